@@ -1,0 +1,31 @@
+"""lingraft: make trained networks certifiably robust by grafting linearity into them, and prove it.
+
+The names below are the public surface. They are imported on first use, so that `import lingraft` and
+`lingraft --help` stay instant while torch is only loaded when something needs it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lingraft.errors import LingraftError
+
+if TYPE_CHECKING:
+    from lingraft.runs import load as load
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "load": "lingraft.runs",
+}
+
+__all__ = ["LingraftError", "__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'lingraft' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

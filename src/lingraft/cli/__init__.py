@@ -1,0 +1,48 @@
+"""The `lingraft` command: parse, call, print. One command a file; nothing heavy is imported before it is needed."""
+
+import sys
+
+import typer
+
+from lingraft.errors import LingraftError
+
+app = typer.Typer(
+    name="lingraft",
+    help="Make trained networks certifiably robust by grafting linearity into them, and prove it.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from lingraft import __version__
+
+        typer.echo(f"lingraft {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Make trained networks certifiably robust by grafting linearity into them, and prove it."""
+
+
+from lingraft.cli import zoo  # noqa: E402, F401  (each module registers its commands on `app`)
+
+
+def main() -> None:
+    """Run the command line; a LingraftError becomes one red line and exit code 1."""
+    try:
+        app()
+    except LingraftError as error:
+        from rich.markup import escape
+
+        from lingraft.progress import console
+
+        console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,162 @@
+"""A run: a folder with a model and everything measured of it.
+
+    model.json           what the model is: architecture, normalization, data, seed, versions
+    model.safetensors    its weights
+    history.jsonl        training, one line an epoch
+    checkpoint.safetensors   where training goes on after a stop
+    scores.npz           instability and significance of every neuron
+    summary.json         the figures measured: SA, RA, VA …
+    figures/             pictures
+
+Nothing in it is ever unpickled.
+"""
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from lingraft import zoo
+from lingraft.errors import LingraftError
+from lingraft.files import read_json, replacing, write_json
+
+FORMAT = 1
+
+
+class ModelDescription(BaseModel):
+    """`model.json`: what is needed to rebuild the model, and where it comes from."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    format: int = FORMAT
+    #: name in the zoo, or None for a module of the user's own, which `load` must then be given
+    architecture: str | None
+    input_shape: tuple[int, ...]
+    classes: int
+    mean: list[float] | None = None
+    std: list[float] | None = None
+    data: str | None = None
+    eps: float | None = None
+    seed: int | None = None
+    #: the run this one was grafted from
+    parent: str | None = None
+    versions: dict[str, str] = {}
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the figures of a run depend on."""
+    from lingraft import __version__
+
+    return {"lingraft": __version__, "torch": str(torch.__version__), "python": platform.python_version()}
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None) -> None:
+    """Write tensors and JSON metadata to a safetensors file, atomically."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with replacing(path) as part:
+        save_file(plain, part, metadata={key: json.dumps(value) for key, value in (metadata or {}).items()})
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and metadata of a safetensors file; a missing or damaged one is a LingraftError that names it."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = {key: json.loads(value) for key, value in (file.metadata() or {}).items()}
+            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise LingraftError(f"{path} is missing. Is {path.parent} a run folder made by `lingraft train`?") from error
+    except (SafetensorError, OSError, ValueError) as error:
+        raise LingraftError(f"{path} is damaged ({error}). Restore it or make the run again.") from error
+
+
+class Run:
+    """A run folder. Making the object reads and writes nothing."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.description_path = self.path / "model.json"
+        self.weights_path = self.path / "model.safetensors"
+        self.checkpoint_path = self.path / "checkpoint.safetensors"
+        self.history_path = self.path / "history.jsonl"
+        self.summary_path = self.path / "summary.json"
+        self.scores_path = self.path / "scores.npz"
+        self.figures = self.path / "figures"
+
+    def describe(self) -> ModelDescription:
+        """What `model.json` says."""
+        if not self.description_path.exists():
+            raise LingraftError(
+                f"{self.path} is not a run folder: it has no model.json. Make one with `lingraft train`."
+            )
+        try:
+            description = ModelDescription.model_validate(read_json(self.description_path))
+        except ValidationError as error:
+            what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise LingraftError(f"{self.description_path} does not describe a model ({what}). Restore it.") from error
+        if description.format != FORMAT:
+            raise LingraftError(
+                f"{self.path} has run format {description.format}, this lingraft reads {FORMAT}."
+                " Use the version that wrote it."
+            )
+        return description
+
+    def write_description(self, description: ModelDescription) -> None:
+        """Write `model.json`, with the versions in use now."""
+        description.versions = versions()
+        write_json(self.description_path, description.model_dump(mode="json"))
+
+    def save_weights(self, model: nn.Module, metadata: Mapping[str, Any] | None = None) -> None:
+        """Write `model.safetensors`."""
+        save_tensors(self.weights_path, model.state_dict(), metadata)
+
+    def summary(self) -> dict[str, Any]:
+        """The figures measured so far."""
+        return read_json(self.summary_path) if self.summary_path.exists() else {}
+
+    def add_to_summary(self, section: str, figures: Mapping[str, Any]) -> None:
+        """Replace one section of `summary.json`."""
+        write_json(self.summary_path, {**self.summary(), section: dict(figures)})
+
+
+def load(run: str | Path | Run, model: nn.Module | None = None, device: str | torch.device = "cpu") -> nn.Module:
+    """The model of a run folder, in eval mode, ready to use on images in [0, 1].
+
+    A network of the zoo is built by its name; for a module of your own pass a new instance as `model`,
+    whose weights are then replaced.
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    description = run.describe()
+    if model is None:
+        if description.architecture is None:
+            raise LingraftError(
+                f"{run.path} holds a model of your own. Pass it: lingraft.load(run, model=YourModel())."
+            )
+        model = zoo.build(
+            description.architecture, description.input_shape, description.classes, description.mean, description.std
+        )
+    tensors, _ = load_tensors(run.weights_path)
+    load_weights(model, tensors, run.weights_path)
+    return model.to(device).eval()
+
+
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Put `tensors` into `model`, or say which ones do not fit and that they came from `source`."""
+    try:
+        model.load_state_dict(dict(tensors))
+    except RuntimeError as error:
+        what = " ".join(str(error).split())
+        raise LingraftError(f"the weights of {source} do not fit the model ({what}). Is it the right model?") from error
+    _reject_non_finite(tensors, source)
+
+
+def _reject_non_finite(tensors: Mapping[str, Tensor], source: Path) -> None:
+    broken: Sequence[str] = [n for n, t in tensors.items() if t.is_floating_point() and not torch.isfinite(t).all()]
+    if broken:
+        raise LingraftError(f"{source} has NaN or infinite weights in {', '.join(broken)}. Train the model again.")
