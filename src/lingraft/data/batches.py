@@ -1,0 +1,63 @@
+"""Batches of images as whole tensors."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from lingraft.data.augment import PADDING, crop_and_flip
+from lingraft.data.images import ImageSet, to_pixels
+from lingraft.errors import LingraftError
+
+
+class Batches:
+    """The batches of an image set; each pass over it is one epoch, and the last batch may be smaller.
+
+    Yields (pixels, labels): float32 in [0, 1] of shape (B, C, H, W), and int64 of shape (B,), both on `device`.
+    With `shuffle` every pass has a new order; with `augment` new crops (padding 4) and horizontal flips. Everything
+    random of a pass is drawn from `generator` (default: torch's own) when the pass begins, so the same state of the
+    generator gives the same pass, whatever else uses the generator in between.
+    """
+
+    def __init__(
+        self,
+        data: ImageSet,
+        size: int,
+        *,
+        shuffle: bool = False,
+        augment: bool = False,
+        generator: torch.Generator | None = None,
+        device: torch.device | str = "cpu",
+    ):
+        if size < 1:
+            raise LingraftError(f"a batch needs at least 1 image, not {size}.")
+        self.size = size
+        self.shuffle = shuffle
+        self.augment = augment
+        self.generator = generator
+        # uint8 images stay uint8 here: a quarter of the memory, and of the traffic up to the conversion of each batch
+        self.images = data.images.to(device)
+        self.labels = data.labels.to(device)
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.images) / self.size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        count = len(self.images)
+        order = self._draw(torch.randperm, count) if self.shuffle else None
+        if self.augment:
+            offsets = self._draw(torch.randint, 2 * PADDING + 1, (2, count))
+            flips = self._draw(torch.randint, 2, (count,)).bool()
+        for start in range(0, count, self.size):
+            part = slice(start, start + self.size)
+            index = part if order is None else order[part]
+            images = self.images[index]
+            if self.augment:
+                images = crop_and_flip(images, offsets[0, part], offsets[1, part], flips[part])
+            yield to_pixels(images), self.labels[index]
+
+    def _draw(self, draw, *sizes) -> Tensor:
+        """Random integers on our device, drawn on the generator's, which may be another."""
+        where = "cpu" if self.generator is None else self.generator.device
+        return draw(*sizes, generator=self.generator, device=where).to(self.images.device)

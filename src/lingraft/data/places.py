@@ -1,0 +1,39 @@
+"""Where data files are looked for, and what is said when one is missing or damaged."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from lingraft.errors import LingraftError
+
+VARIABLE = "LINGRAFT_DATA"
+
+
+def data_root() -> Path:
+    """The folder of all data sets: LINGRAFT_DATA, or lingraft's folder in the platform's cache."""
+    if value := os.environ.get(VARIABLE):
+        return Path(value).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("lingraft", appauthor=False))
+
+
+def find(candidates: Sequence[Path]) -> Path | None:
+    """The first candidate that is a file."""
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def missing(dataset: str, file: str, looked: Sequence[Path]) -> LingraftError:
+    """The error for a file that is nowhere."""
+    places = ", ".join(map(str, looked))
+    return LingraftError(
+        f"{file} of {dataset} was not found. Looked for {places}. "
+        f"Get it with `lingraft data fetch {dataset}`, or set {VARIABLE} to the folder that has it."
+    )
+
+
+def damaged(dataset: str, path: Path | str, why: str) -> LingraftError:
+    """The error for a file that cannot be used."""
+    return LingraftError(
+        f"{path} cannot be used: {why}. Delete it and get it again with `lingraft data fetch {dataset}`."
+    )
