@@ -1,7 +1,7 @@
 """Batches of images as whole tensors."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ class Batches:
                 images = crop_and_flip(images, offsets[0, part], offsets[1, part], flips[part])
             yield to_pixels(images), self.labels[index]
 
-    def _draw(self, draw, *sizes) -> Tensor:
+    def _draw(self, draw: Callable[..., Tensor], *sizes: int | tuple[int, ...]) -> Tensor:
         """Random integers on our device, drawn on the generator's, which may be another."""
         where = "cpu" if self.generator is None else self.generator.device
         return draw(*sizes, generator=self.generator, device=where).to(self.images.device)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lingraft.data.images import ImageSet
 from lingraft.data.places import damaged, find, missing
 from lingraft.data.specs import DATASETS
+from lingraft.errors import LingraftError
 
 
 def read(part: str, root: Path) -> ImageSet:
@@ -41,16 +42,9 @@ def read_mat(path: Path, most: int) -> tuple[NDArray[np.uint8], NDArray[np.int64
             content: dict[str, Any] = loadmat(file, variable_names=["X", "y"])
     except OSError as error:
         raise damaged("svhn", path, f"it cannot be read ({error.strerror or error})") from error
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        MemoryError,
-        NotImplementedError,
-        TypeError,
-        ValueError,
-    ) as error:
-        # scipy's reader has no error type of its own: a damaged file makes it stumble in any of these ways
+    except LingraftError:
+        raise
+    except Exception as error:  # scipy's reader has no error type of its own: a damaged file makes it stumble anyhow
         raise damaged("svhn", path, f"scipy cannot read it ({error or type(error).__name__})") from error
     images, labels = content.get("X"), content.get("y")
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape != (32, 32, 3, count):
