@@ -1,0 +1,44 @@
+"""Constant subgraphs, as exporters leave them around Pad and Reshape, computed while reading."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lingraft.errors import LingraftError
+
+#: A constant or an intermediate value with more numbers than this is refused: it is a damaged or a hostile file.
+MAX_NUMBERS = 1 << 28
+
+_ELEMENTWISE = {"Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Equal", "Where", "Floor", "Ceil", "Expand"}
+_REARRANGING = {
+    "Cast", "Concat", "Constant", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze",
+}  # fmt: skip
+FOLDABLE = _ELEMENTWISE | _REARRANGING | {"ConstantOfShape", "Gather"}
+
+
+def fold(node: Any, inputs: Sequence[np.ndarray | None], opset: int) -> np.ndarray:
+    """The output of a node all of whose inputs are constants (None: an optional input left out)."""
+    from onnx.reference import ReferenceEvaluator
+
+    size = _output_size(node, [array for array in inputs if array is not None])
+    if size > MAX_NUMBERS:
+        raise LingraftError(
+            f"{node.op_type} node {node.name!r} makes a constant of {size:,} numbers, which is too many."
+        )
+    feeds = {name: array for name, array in zip(node.input, inputs, strict=True) if name}
+    return np.asarray(ReferenceEvaluator(node, opsets={"": opset}).run(None, feeds)[0])
+
+
+def _output_size(node: Any, inputs: Sequence[np.ndarray]) -> int:
+    """Upper bound of the numbers a foldable node makes, known before they are made."""
+    if node.op_type == "ConstantOfShape":
+        return math.prod(int(n) for n in inputs[0].ravel())
+    if node.op_type == "Expand":
+        return math.prod(np.broadcast_shapes(inputs[0].shape, tuple(int(n) for n in inputs[1].ravel())))
+    if node.op_type in _ELEMENTWISE:
+        return math.prod(np.broadcast_shapes(*(array.shape for array in inputs)))
+    if node.op_type == "Gather":
+        return inputs[0].size * inputs[1].size
+    return sum(array.size for array in inputs)

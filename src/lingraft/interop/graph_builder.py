@@ -1,0 +1,83 @@
+"""Building a torch.fx graph node by node, with the shape of every value known on the way."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
+
+from lingraft.errors import LingraftError
+from lingraft.interop.folding import MAX_NUMBERS
+
+
+class GraphBuilder:
+    """A `torch.fx.Graph` under construction and the modules and buffers it refers to.
+
+    Shapes come from running each new node on meta tensors, which hold no data.
+    """
+
+    def __init__(self, input_shape: tuple[int, ...], batch: int):
+        self.batch = batch
+        self.root = nn.Module()
+        self.graph = fx.Graph(self.root)
+        self._samples: dict[fx.Node, Tensor] = {}
+        self._counts: Counter[str] = Counter()
+        if math.prod(input_shape) * batch > MAX_NUMBERS:
+            raise LingraftError(f"the network takes {math.prod(input_shape):,} inputs, which is too many.")
+        self.input = self.graph.placeholder("x")
+        self._samples[self.input] = torch.empty(batch, *input_shape, device="meta")
+
+    def shape(self, node: fx.Node) -> tuple[int, ...]:
+        """Shape of a value, the batch dimension included."""
+        return tuple(self._samples[node].shape)
+
+    def layer(self, module: nn.Module, x: fx.Node) -> fx.Node:
+        """Call `module`, which is added to the network under a name made of its class."""
+        module.eval()
+        name = self._new_name(type(module).__name__.lower())
+        self.root.add_module(name, module)
+        tensors = {key: value.to("meta") for key, value in [*module.named_parameters(), *module.named_buffers()]}
+        sample = torch.func.functional_call(module, tensors, (self._samples[x],))
+        return self._record(self.graph.call_module(name, (x,)), sample)
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+        """Call a torch function on values and plain numbers."""
+        sample = function(*fx.map_arg(args, self._sample), **kwargs)
+        return self._record(self.graph.call_function(function, args, kwargs), sample)
+
+    def method(self, name: str, x: fx.Node, *args: Any) -> fx.Node:
+        """Call a tensor method."""
+        sample = getattr(self._samples[x], name)(*args)
+        return self._record(self.graph.call_method(name, (x, *args)), sample)
+
+    def constant(self, array: np.ndarray) -> fx.Node:
+        """A buffer that holds `array`."""
+        name = self._new_name("constant")
+        tensor = torch.from_numpy(np.array(array))
+        self.root.register_buffer(name, tensor)
+        return self._record(self.graph.get_attr(name), tensor.to("meta"))
+
+    def finish(self, output: fx.Node) -> fx.GraphModule:
+        """The module whose output is the given value."""
+        self.graph.output(output)
+        self.graph.eliminate_dead_code()
+        self.graph.lint()
+        module = fx.GraphModule(self.root, self.graph, "ImportedNetwork")
+        module.delete_all_unused_submodules()
+        return module.eval()
+
+    def _sample(self, node: fx.Node) -> Tensor:
+        return self._samples[node]
+
+    def _record(self, node: fx.Node, sample: Tensor) -> fx.Node:
+        if sample.numel() > MAX_NUMBERS:
+            raise LingraftError(f"it makes {sample.numel():,} numbers, which is too many.")
+        self._samples[node] = sample
+        return node
+
+    def _new_name(self, kind: str) -> str:
+        self._counts[kind] += 1
+        return f"{kind}{self._counts[kind]}"

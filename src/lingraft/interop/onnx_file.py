@@ -1,0 +1,41 @@
+"""Reading an ONNX file that may be anything: too large, cut short, or not ONNX at all."""
+
+from pathlib import Path
+from typing import Any
+
+from lingraft.errors import LingraftError
+
+#: Above this a file is refused before it is read. The protobuf format itself ends at twice as much.
+MAX_BYTES = 1 << 30
+
+
+def read_model(path: str | Path) -> Any:
+    """The checked `onnx.ModelProto` of a file, weights included; anything wrong with it is a LingraftError."""
+    import onnx
+
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise LingraftError(f"cannot read {path}: {error.strerror}. Check the path of the ONNX file.") from error
+    if not path.is_file():
+        raise LingraftError(f"{path} is not a file. Give the path of an ONNX file.")
+    if size > MAX_BYTES:
+        raise LingraftError(f"{path} has {size:,} bytes, more than the {MAX_BYTES:,} that lingraft reads.")
+    # What a damaged file makes protobuf and the checker raise is not documented, so everything is caught here.
+    try:
+        model = onnx.load(str(path))
+    except Exception as error:
+        raise LingraftError(f"{path} is not a readable ONNX file ({_first_line(error)}). Export it again.") from error
+    if model.ByteSize() > MAX_BYTES:
+        raise LingraftError(f"{path} holds more than the {MAX_BYTES:,} bytes that lingraft reads.")
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:
+        raise LingraftError(f"{path} is not valid ONNX ({_first_line(error)}). Export it again.") from error
+    return model
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0].strip() if text else type(error).__name__

@@ -1,0 +1,112 @@
+"""Reading a network from an ONNX file."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import fx
+
+from lingraft.errors import LingraftError
+from lingraft.interop.folding import FOLDABLE, fold
+from lingraft.interop.graph_builder import GraphBuilder
+from lingraft.interop.onnx_file import read_model
+from lingraft.interop.onnx_node import OnnxNode, Value
+from lingraft.interop.onnx_operations import TRANSLATORS
+from lingraft.interop.runtime import IMPORT_TOLERANCE, Session, disagreement, random_inputs
+
+
+def load_onnx(path: str | Path) -> fx.GraphModule:
+    """The network of an ONNX file as a module of plain torch layers, in eval mode.
+
+    It takes batches of any size, can be traced by `torch.fx`, and has the attribute `input_shape`, the shape of
+    one input without the batch. Its outputs were compared with onnxruntime's. A file that cannot be read, or uses an
+    operation that lingraft does not know, is a LingraftError.
+    """
+    model = read_model(path)
+    try:
+        module, batch = _translate(model)
+        difference = disagreement(Session(model), module, random_inputs(module.input_shape, batch), batch)
+    except LingraftError as error:
+        raise LingraftError(f"{path}: {error}") from error
+    if difference > IMPORT_TOLERANCE:
+        raise LingraftError(
+            f"{path}: the network read differs from onnxruntime's by {difference:.1e} of its largest output."
+            " Please report the file."
+        )
+    return module
+
+
+def _translate(model: Any) -> tuple[Any, int]:
+    """The module and the batch size that the file fixes (1 if it leaves it open)."""
+    from onnx import numpy_helper
+
+    graph = model.graph
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    _reject_non_finite(constants)
+    batch, input_shape, name = _input(graph, constants)
+    if len(graph.output) != 1:
+        raise LingraftError(f"the network has {len(graph.output)} outputs. Export it with one.")
+    builder = GraphBuilder(input_shape, batch)
+    values: dict[str, Value] = {**constants, name: builder.input}
+    uses = Counter([graph.output[0].name, *(used for node in graph.node for used in node.input)])
+    for proto in graph.node:
+        values[proto.output[0]] = _translate_node(builder, proto, values, uses, opset)
+    output = values.get(graph.output[0].name)
+    if not isinstance(output, fx.Node):
+        raise LingraftError("the output of the network does not depend on its input.")
+    module: Any = builder.finish(output)
+    module.input_shape = input_shape
+    return module, batch
+
+
+def _input(graph: Any, constants: dict[str, np.ndarray]) -> tuple[int, tuple[int, ...], str]:
+    """Batch size, shape without the batch, and name of the one input."""
+    inputs = [value for value in graph.input if value.name not in constants]
+    if len(inputs) != 1:
+        raise LingraftError(f"the network has {len(inputs)} inputs. Export it with one.")
+    kind = inputs[0].type.tensor_type
+    if kind.elem_type != 1:
+        raise LingraftError("the input of the network is not of type float32. Export it in single precision.")
+    batch, *shape = [dim.dim_value for dim in kind.shape.dim] or [0]
+    if not shape or min(shape) < 1:
+        raise LingraftError(
+            f"the input of the network has the dimensions {[batch, *shape]} (0 for an open one)."
+            " Export it with a batch dimension first and all others fixed."
+        )
+    return batch or 1, tuple(shape), inputs[0].name
+
+
+def _translate_node(
+    builder: GraphBuilder, proto: Any, values: dict[str, Value], uses: Counter[str], opset: int
+) -> Value:
+    inputs = [values[name] if name else None for name in proto.input]
+    node = OnnxNode(proto, inputs, [uses[name] == 1 for name in proto.input])
+    if proto.domain not in ("", "ai.onnx"):
+        raise LingraftError(f"{node.title} is of the custom operation set {proto.domain!r}, which is not supported.")
+    # A damaged file makes numpy, onnx and torch raise all kinds of errors here; each becomes one that names the node.
+    try:
+        if node.operation == "Shape" and isinstance(inputs[0], fx.Node):
+            shape = np.array(builder.shape(inputs[0]), dtype=np.int64)
+            return shape[node.attribute("start", 0) : node.attribute("end", len(shape))]
+        if node.operation in FOLDABLE and not any(isinstance(value, fx.Node) for value in inputs):
+            return fold(proto, inputs, opset)
+        if node.operation not in TRANSLATORS:
+            raise LingraftError(
+                f"{node.title}: the operation {node.operation} is not supported."
+                f" Supported: {', '.join(sorted(TRANSLATORS))}."
+            )
+        value = TRANSLATORS[node.operation](builder, node)
+    except LingraftError as error:
+        raise error if node.title in str(error) else LingraftError(f"{node.title}: {error}") from error
+    except Exception as error:
+        raise LingraftError(f"{node.title} cannot be read ({error}). Export the network again.") from error
+    node.done()
+    return value
+
+
+def _reject_non_finite(constants: dict[str, np.ndarray]) -> None:
+    for name, array in constants.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise LingraftError(f"{name} holds NaN or infinite weights. Train the network again.")
