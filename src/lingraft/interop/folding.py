@@ -24,11 +24,10 @@ def fold(node: Any, inputs: Sequence[np.ndarray | None], opset: int) -> np.ndarr
 
     size = _output_size(node, [array for array in inputs if array is not None])
     if size > MAX_NUMBERS:
-        raise LingraftError(
-            f"{node.op_type} node {node.name!r} makes a constant of {size:,} numbers, which is too many."
-        )
+        raise LingraftError(f"it makes a constant of {size:,} numbers, which is too many.")
     feeds = {name: array for name, array in zip(node.input, inputs, strict=True) if name}
-    return np.asarray(ReferenceEvaluator(node, opsets={"": opset}).run(None, feeds)[0])
+    outputs: Any = ReferenceEvaluator(node, opsets={"": opset}).run(None, feeds)
+    return np.asarray(outputs[0])
 
 
 def _output_size(node: Any, inputs: Sequence[np.ndarray]) -> int:

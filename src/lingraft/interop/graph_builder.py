@@ -22,7 +22,7 @@ class GraphBuilder:
     def __init__(self, input_shape: tuple[int, ...], batch: int):
         self.batch = batch
         self.root = nn.Module()
-        self.graph = fx.Graph(self.root)
+        self.graph = fx.Graph()
         self._samples: dict[fx.Node, Tensor] = {}
         self._counts: Counter[str] = Counter()
         if math.prod(input_shape) * batch > MAX_NUMBERS:
@@ -64,8 +64,8 @@ class GraphBuilder:
         """The module whose output is the given value."""
         self.graph.output(output)
         self.graph.eliminate_dead_code()
-        self.graph.lint()
         module = fx.GraphModule(self.root, self.graph, "ImportedNetwork")
+        module.graph.lint()
         module.delete_all_unused_submodules()
         return module.eval()
 

@@ -90,8 +90,9 @@ def _translate_node(
         if node.operation == "Shape" and isinstance(inputs[0], fx.Node):
             shape = np.array(builder.shape(inputs[0]), dtype=np.int64)
             return shape[node.attribute("start", 0) : node.attribute("end", len(shape))]
-        if node.operation in FOLDABLE and not any(isinstance(value, fx.Node) for value in inputs):
-            return fold(proto, inputs, opset)
+        known = [value for value in inputs if not isinstance(value, fx.Node)]
+        if node.operation in FOLDABLE and len(known) == len(inputs):
+            return fold(proto, known, opset)
         if node.operation not in TRANSLATORS:
             raise LingraftError(
                 f"{node.title}: the operation {node.operation} is not supported."

@@ -81,7 +81,7 @@ def _matmul(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 
 @_translates("Add", "Sub", "Mul", "Div")
 def _arithmetic(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    function = {"Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div}[node.operation]
+    function: Any = {"Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div}[node.operation]
     left, right = node.optional(0), node.optional(1)
     if isinstance(left, fx.Node) and isinstance(right, fx.Node):
         if node.operation in ("Mul", "Div"):
@@ -187,7 +187,8 @@ def _pad_zeros(builder: GraphBuilder, x: fx.Node, before: Sequence[int], after: 
     # torch counts from the last dimension
     widths = [n for pair in zip(reversed(before), reversed(after), strict=True) for n in pair]
     if len(before) == 2:
-        return builder.layer(nn.ZeroPad2d(tuple(widths)), x)
+        left, right, top, bottom = widths
+        return builder.layer(nn.ZeroPad2d((left, right, top, bottom)), x)
     return builder.call(F.pad, x, tuple(widths))
 
 
@@ -225,32 +226,31 @@ def _conv(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 @_translates("MaxPool", "AveragePool")
 def _pool(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     x = node.value(0)
-    kernel = list(node.attribute("kernel_shape", []))
+    kernel: Any = tuple(node.attribute("kernel_shape", ()))
     if len(kernel) != 2 or len(builder.shape(x)) != 4:
         raise node.unsupported("pooling of anything but two-dimensional maps")
     if len(node.proto.output) > 1:
         raise node.unsupported("the second output")
-    strides = list(node.attribute("strides", [1, 1]))
-    dilations = list(node.attribute("dilations", [1, 1]))
+    strides: Any = tuple(node.attribute("strides", (1, 1)))
+    dilations: Any = tuple(node.attribute("dilations", (1, 1)))
     ceil = bool(node.attribute("ceil_mode", 0))
     before, after = _padding(node, builder.shape(x)[2:], kernel, strides, dilations)
+    padding: Any = tuple(before)
     too_wide = before != after or any(2 * b > k for b, k in zip(before, kernel, strict=True))
     if node.operation == "MaxPool":
         node.require("storage_order", 0, 0)
         if too_wide:
             raise node.unsupported(f"padding {before} and {after}")
-        return builder.layer(
-            nn.MaxPool2d(tuple(kernel), tuple(strides), tuple(before), tuple(dilations), False, ceil), x
-        )
+        return builder.layer(nn.MaxPool2d(kernel, strides, padding, dilations, ceil_mode=ceil), x)
     count_padding = bool(node.attribute("count_include_pad", 0))
-    if dilations != [1, 1]:
+    if dilations != (1, 1):
         raise node.unsupported(f"dilations = {dilations}")
     if too_wide:
         if not count_padding or ceil:
             raise node.unsupported(f"padding {before} and {after}")
         x = _pad_zeros(builder, x, before, after)
-        before = [0, 0]
-    return builder.layer(nn.AvgPool2d(tuple(kernel), tuple(strides), tuple(before), ceil, count_padding), x)
+        padding = (0, 0)
+    return builder.layer(nn.AvgPool2d(kernel, strides, padding, ceil, count_padding), x)
 
 
 @_translates("GlobalAveragePool")
