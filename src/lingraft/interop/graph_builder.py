@@ -63,10 +63,12 @@ class GraphBuilder:
     def finish(self, output: fx.Node) -> fx.GraphModule:
         """The module whose output is the given value."""
         self.graph.output(output)
-        self.graph.eliminate_dead_code()
+        for node in reversed(self.graph.nodes):
+            if not node.users and node.op not in ("placeholder", "output"):
+                self.graph.erase_node(node)
+        # takes over only the modules and buffers that the graph still refers to
         module = fx.GraphModule(self.root, self.graph, "ImportedNetwork")
         module.graph.lint()
-        module.delete_all_unused_submodules()
         return module.eval()
 
     def _sample(self, node: fx.Node) -> Tensor:
