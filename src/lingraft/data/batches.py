@@ -51,11 +51,13 @@ class Batches:
             flips = self._draw(torch.randint, 2, (count,)).bool()
         for start in range(0, count, self.size):
             part = slice(start, start + self.size)
-            index = part if order is None else order[part]
-            images = self.images[index]
+            if order is None:
+                images, labels = self.images[part], self.labels[part]
+            else:  # index_select copies whole images; indexing with a tensor goes byte by byte, 20 times slower
+                images, labels = self.images.index_select(0, order[part]), self.labels.index_select(0, order[part])
             if self.augment:
                 images = crop_and_flip(images, offsets[0, part], offsets[1, part], flips[part])
-            yield to_pixels(images), self.labels[index]
+            yield to_pixels(images), labels
 
     def _draw(self, draw: Callable[..., Tensor], *sizes: int | tuple[int, ...]) -> Tensor:
         """Random integers on our device, drawn on the generator's, which may be another."""

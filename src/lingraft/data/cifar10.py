@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from lingraft.data.images import ImageSet
-from lingraft.data.places import damaged, missing
+from lingraft.data.places import damaged, find, missing
 from lingraft.data.specs import DATASETS
 
 FOLDER = "cifar-10-batches-bin"
@@ -27,18 +27,14 @@ _RECORDS = 10_000
 def read(part: str, root: Path) -> ImageSet:
     """The `train` or `test` part, uint8 of shape (N, 3, 32, 32)."""
     names = _FILES[part]
-    folders = (root / FOLDER, root / "cifar10" / FOLDER, root / "cifar10", root)
-    archives = (root / ARCHIVE, root / "cifar10" / ARCHIVE)
-    for folder in folders:
-        if all((folder / name).is_file() for name in names):
-            blobs = {folder / name: _read_file(folder / name) for name in names}
-            break
-    else:
-        archive = next((path for path in archives if path.is_file()), None)
-        if archive is None:
-            looked = [folders[0] / name for name in names if not (folders[0] / name).is_file()]
-            raise missing("cifar10", ARCHIVE, [*looked, *folders[1:], *archives])
+    homes = (root, root / "cifar10")
+    folders = [*(home / FOLDER for home in homes), *homes]
+    if folder := next((folder for folder in folders if all((folder / name).is_file() for name in names)), None):
+        blobs = {folder / name: _read_file(folder / name) for name in names}
+    elif archive := find([home / ARCHIVE for home in homes]):
         blobs = {archive / name: blob for name, blob in _read_archive(archive, names).items()}
+    else:
+        raise missing("cifar10", f"{ARCHIVE}, or {FOLDER} with {', '.join(names)},", homes)
     parts = [parse(path, blob, _RECORDS) for path, blob in blobs.items()]
     return ImageSet(
         torch.from_numpy(np.concatenate([images for images, _ in parts])),

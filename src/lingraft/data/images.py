@@ -57,13 +57,14 @@ class ImageSet:
         return ImageSet(self.images[which], self.labels[which])
 
     def pixels(self, index: slice | Tensor = slice(None)) -> Tensor:
-        """The images at `index` as float32 in [0, 1], of shape (n, C, H, W)."""
+        """A copy of the images at `index` as float32 in [0, 1], of shape (n, C, H, W)."""
         return to_pixels(self.images[index])
 
 
 def to_pixels(images: Tensor) -> Tensor:
-    """uint8 in 0 … 255 to float32 in [0, 1], the same numbers as dividing by 255; float images stay as they are."""
-    return images.to(torch.float32).div_(255) if images.dtype == torch.uint8 else images
+    """A copy as float32 in [0, 1]; uint8 is divided by 255. A copy, so that no attack in place can spoil the data."""
+    pixels = images.to(torch.float32, copy=True)
+    return pixels.div_(255) if images.dtype == torch.uint8 else pixels
 
 
 def _shape(tensor: Tensor) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from lingraft.data import cifar10, digits, mnist, svhn
 from lingraft.data.images import ImageSet
 from lingraft.data.places import data_root
-from lingraft.data.specs import DATASETS
+from lingraft.data.specs import DATASETS, DataSpec
 from lingraft.errors import LingraftError
 from lingraft.names import lookup
 
@@ -32,11 +32,16 @@ def load(name: str, split: str, folder: Path | None = None) -> ImageSet:
     root = data_root() if folder is None else Path(folder)
     if split == "test":
         return READERS[name]("test", root)
-    whole = READERS[name]("train", root)
+    train, validation = divide(spec, READERS[name]("train", root))
+    return train if split == "train" else validation
+
+
+def divide(spec: DataSpec, whole: ImageSet) -> tuple[ImageSet, ImageSet]:
+    """The training file's images for training and, the last of them, for validation."""
     last = spec.validation_images
     if len(whole) <= last:
         raise LingraftError(
-            f"the training file of {name} in {root} has {len(whole):,} images, and the last {last:,} are for "
-            f"validation, so none are left to train on. Get all with `lingraft data fetch {name}`."
+            f"the training file of {spec.name} has {len(whole):,} images, and the last {last:,} are for validation, "
+            f"so none are left to train on. Get all of them with `lingraft data fetch {spec.name}`."
         )
-    return whole.take(slice(-last, None) if split == "validation" else slice(None, -last))
+    return whole.take(slice(-last)), whole.take(slice(-last, None))

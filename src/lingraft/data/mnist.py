@@ -34,10 +34,9 @@ def read(part: str, root: Path) -> ImageSet:
 def locate(root: Path, name: str) -> Path:
     """The file `name` or `name`.gz in `root`/mnist, `root`, or where torchvision puts it (`root`/MNIST/raw)."""
     folders = (root / "mnist", root, root / "MNIST" / "raw")
-    candidates = [folder / file for folder in folders for file in (f"{name}.gz", name)]
-    path = find(candidates)
+    path = find([folder / file for folder in folders for file in (f"{name}.gz", name)])
     if path is None:
-        raise missing("mnist", f"{name}.gz", candidates)
+        raise missing("mnist", f"{name}.gz, packed or not,", folders)
     return path
 
 

@@ -9,6 +9,10 @@ from lingraft.errors import LingraftError
 VARIABLE = "LINGRAFT_DATA"
 
 
+class MissingFile(LingraftError):
+    """A data file is nowhere; any other LingraftError of a reader means that it is there and cannot be used."""
+
+
 def data_root() -> Path:
     """The folder of all data sets: LINGRAFT_DATA, or lingraft's folder in the platform's cache."""
     if value := os.environ.get(VARIABLE):
@@ -23,11 +27,10 @@ def find(candidates: Sequence[Path]) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def missing(dataset: str, file: str, looked: Sequence[Path]) -> LingraftError:
-    """The error for a file that is nowhere."""
-    places = ", ".join(map(str, looked))
-    return LingraftError(
-        f"{file} of {dataset} was not found. Looked for {places}. "
+def missing(dataset: str, what: str, folders: Sequence[Path]) -> MissingFile:
+    """The error for a file, or one of several, that is in none of the folders."""
+    return MissingFile(
+        f"{dataset}: {what} was not found in {', '.join(map(str, folders))}. "
         f"Get it with `lingraft data fetch {dataset}`, or set {VARIABLE} to the folder that has it."
     )
 

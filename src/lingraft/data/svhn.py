@@ -20,10 +20,10 @@ def read(part: str, root: Path) -> ImageSet:
     """The `train` or `test` part, uint8 of shape (N, 3, 32, 32); N may be less than published."""
     spec = DATASETS["svhn"]
     name = f"{part}_32x32.mat"
-    candidates = [root / "svhn" / name, root / name]
-    path = find(candidates)
+    folders = (root / "svhn", root)
+    path = find([folder / name for folder in folders])
     if path is None:
-        raise missing("svhn", name, candidates)
+        raise missing("svhn", name, folders)
     images, labels = read_mat(path, spec.train_images if part == "train" else spec.test_images)
     return ImageSet(torch.from_numpy(images), torch.from_numpy(labels))
 
