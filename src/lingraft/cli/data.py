@@ -49,7 +49,7 @@ def data(context: typer.Context, as_json: Json = False) -> None:
     console.print(table)
     for holding in holdings:
         for remark in holding.remarks:
-            console.print(f"{holding.name}: {remark}", markup=False, highlight=False, soft_wrap=True)
+            console.print(remark, markup=False, highlight=False, soft_wrap=True)
     wanting = [holding.name for holding in holdings if holding.state in ("missing", "damaged")]
     if wanting:
         next_step(f"lingraft data fetch {wanting[0]}")
@@ -81,9 +81,8 @@ def fetch(
             typer.echo(f"{path}: downloaded, checksum right")
         if not new:
             typer.echo(f"{name}: nothing to download")
-        typer.echo(
-            f"{name}: {holding.state}, {holding.train} train, {holding.validation} validation, {holding.test} test"
-        )
+        counts = f"{holding.train} train, {holding.validation} validation, {holding.test} test images"
+        typer.echo(f"{name}: {holding.state}, {counts}")
     if holding.remarks:
         raise LingraftError(" ".join(holding.remarks))
     next_step(f"lingraft train --data {name}")

@@ -110,9 +110,8 @@ def _complete(url: str, part: Path, size: int, report: Callable[[int], None], st
     except urllib.error.HTTPError as error:
         if error.code == 416:  # the file there is not longer than our part of it
             part.unlink(missing_ok=True)
-        raise _Failed(
-            f"HTTP {error.code} {error.reason}", 400 <= error.code < 500 and error.code not in _PASSING
-        ) from error
+        final = 400 <= error.code < 500 and error.code not in _PASSING
+        raise _Failed(f"HTTP {error.code} {error.reason}", final) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(cause, TimeoutError):
@@ -140,7 +139,7 @@ def _start(response: http.client.HTTPResponse, have: int, size: int) -> int:
 def _copy(response: http.client.HTTPResponse, part: Path, start: int, size: int, report: Callable[[int], None]) -> int:
     """Write the body to `part` behind its first `start` bytes; returns how many bytes `part` then has."""
     with _local(part):
-        file = open(part, "r+b" if start else "wb", buffering=0)  # unbuffered: a killed process loses nothing
+        file = open(part, "r+b" if start else "wb", buffering=0)  # noqa: SIM115  (unbuffered: a kill loses nothing)
     with file:
         with _local(part):
             file.seek(start)

@@ -26,13 +26,13 @@ def fetch(
     another one of the same name is replaced once the new one has arrived. `address` is a folder on the web to use
     instead of the official ones.
     """
-    addresses = None if address is None else (_web_folder(address),)
+    override = None if address is None else _web_folder(address)
     root = data_root() if folder is None else Path(folder)
     (holding,) = inventory([name], root)
     if holding.state == "complete":
         return []
     source = SOURCES[name]
-    addresses = addresses or source.addresses
+    addresses = (override,) if override else source.addresses
     new = []
     for file in source.files:
         path = root / file.path

@@ -41,7 +41,7 @@ def divide(spec: DataSpec, whole: ImageSet) -> tuple[ImageSet, ImageSet]:
     last = spec.validation_images
     if len(whole) <= last:
         raise LingraftError(
-            f"the training file of {spec.name} has {len(whole):,} images, and the last {last:,} are for validation, "
+            f"{spec.name}: the training file has {len(whole):,} images, and the last {last:,} are for validation, "
             f"so none are left to train on. Get all of them with `lingraft data fetch {spec.name}`."
         )
     return whole.take(slice(-last)), whole.take(slice(-last, None))

@@ -38,5 +38,5 @@ def missing(dataset: str, what: str, folders: Sequence[Path]) -> MissingFile:
 def damaged(dataset: str, path: Path | str, why: str) -> LingraftError:
     """The error for a file that cannot be used."""
     return LingraftError(
-        f"{path} cannot be used: {why}. Delete it and get it again with `lingraft data fetch {dataset}`."
+        f"{dataset}: {path} cannot be used: {why}. Delete it and get it again with `lingraft data fetch {dataset}`."
     )
