@@ -60,9 +60,17 @@ class GraphBuilder:
         self.root.register_buffer(name, tensor)
         return self._record(self.graph.get_attr(name), tensor.to("meta"))
 
-    def finish(self, output: fx.Node) -> fx.GraphModule:
-        """The module whose output is the given value."""
-        self.graph.output(output)
+    def module_of(self, node: fx.Node) -> nn.Module | None:
+        """The module that a node calls, if it calls one."""
+        return self.root.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+    def exchange(self, node: fx.Node, module: nn.Module, x: fx.Node) -> None:
+        """Let a node call `module` on x, under the name of the module it called before."""
+        self.root.set_submodule(str(node.target), module.eval())
+        node.args = (x,)
+
+    def finish(self) -> fx.GraphModule:
+        """The module, once the graph has its output; what does not lead to it is left out."""
         for node in reversed(self.graph.nodes):
             if not node.users and node.op not in ("placeholder", "output"):
                 self.graph.erase_node(node)

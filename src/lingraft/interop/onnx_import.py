@@ -9,6 +9,7 @@ from torch import fx
 
 from lingraft.errors import LingraftError
 from lingraft.interop.folding import FOLDABLE, fold
+from lingraft.interop.grafted_sites import restore_grafted_sites
 from lingraft.interop.graph_builder import GraphBuilder
 from lingraft.interop.onnx_file import read_model
 from lingraft.interop.onnx_node import OnnxNode, Value
@@ -56,7 +57,9 @@ def _translate(model: Any) -> tuple[Any, int]:
     output = values.get(graph.output[0].name)
     if not isinstance(output, fx.Node):
         raise LingraftError("the output of the network does not depend on its input.")
-    module: Any = builder.finish(output)
+    builder.graph.output(output)
+    restore_grafted_sites(builder)
+    module: Any = builder.finish()
     module.input_shape = input_shape
     return module, batch
 

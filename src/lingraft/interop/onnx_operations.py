@@ -109,7 +109,7 @@ def _arithmetic(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 
 def _add_to_bias(builder: GraphBuilder, x: fx.Node, shift: Tensor) -> bool:
     """Make `shift` the bias of the layer that gives x, if it has none and the shift is one number an output."""
-    layer = builder.root.get_submodule(str(x.target)) if x.op == "call_module" else None
+    layer = builder.module_of(x)
     shape = builder.shape(x)
     if isinstance(layer, nn.Linear):
         one_each = (1,) * (len(shape) - 1) + (layer.out_features,)
