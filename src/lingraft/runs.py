@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from lingraft import zoo
@@ -61,7 +61,8 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     """Write tensors and JSON metadata to a safetensors file, atomically."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as part:
-        save_file(plain, part, metadata={key: json.dumps(value) for key, value in (metadata or {}).items()})
+        # not `save_file`: it makes files that only their owner can read, and its I/O errors are not OSErrors
+        part.write_bytes(save(plain, metadata={key: json.dumps(value) for key, value in (metadata or {}).items()}))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -115,6 +116,16 @@ class Run:
     def save_weights(self, model: nn.Module, metadata: Mapping[str, Any] | None = None) -> None:
         """Write `model.safetensors`."""
         save_tensors(self.weights_path, model.state_dict(), metadata)
+
+    def remove_parts(self) -> None:
+        """Remove what a process killed in the middle of a save left behind."""
+        for part in self.path.glob(".*.part"):
+            part.unlink(missing_ok=True)
+
+    def remove_results(self) -> None:
+        """Remove the weights and everything measured of them: the run is trained anew."""
+        for path in (self.weights_path, self.history_path, self.summary_path, self.scores_path):
+            path.unlink(missing_ok=True)
 
     def summary(self) -> dict[str, Any]:
         """The figures measured so far."""

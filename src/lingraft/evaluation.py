@@ -1,0 +1,177 @@
+"""Standard and robust accuracy (SA and RA) of a model on a data set (the paper, Section 5, "Evaluation metrics")."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lingraft.attack import fgsm, find_unbroken
+from lingraft.attack.pgd import default_step
+from lingraft.attack.search import Watch
+from lingraft.data import Batches, ImageSet
+from lingraft.errors import LingraftError
+from lingraft.names import lookup
+
+#: name → what it is
+ATTACKS = {"pgd": "projected gradient descent with random restarts", "fgsm": "one step of size ε from the image itself"}
+
+
+@dataclass(frozen=True)
+class Attack:
+    """An attack and all that its result depends on beside model and data."""
+
+    eps: float
+    name: str = "pgd"
+    steps: int = 100
+    restarts: int = 100
+    step_size: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        lookup("attack", self.name, ATTACKS)
+        if not (math.isfinite(self.eps) and self.eps >= 0):
+            raise LingraftError(f"eps must be 0 or more, not {self.eps}: it is a distance in pixels of [0, 1].")
+        for what, value in (("steps", self.steps), ("restarts", self.restarts)):
+            if value < 1:
+                raise LingraftError(f"an attack needs {what} of at least 1, not {value}.")
+        if self.step_size is not None and not (math.isfinite(self.step_size) and self.step_size > 0):
+            raise LingraftError(f"the step size of an attack must be above 0, not {self.step_size}.")
+        if self.name == "fgsm":
+            object.__setattr__(self, "steps", 1)
+            object.__setattr__(self, "restarts", 1)
+            object.__setattr__(self, "step_size", self.eps)
+        elif self.step_size is None:
+            object.__setattr__(self, "step_size", default_step(self.eps, self.steps))
+
+    def __str__(self) -> str:
+        return "fgsm" if self.name == "fgsm" else f"pgd-{self.steps}x{self.restarts}"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """SA on all `images_sa` images; RA on the first `images` of them, against `attack`. Accuracies are in [0, 1]."""
+
+    attack: Attack
+    sa: float
+    images_sa: int
+    ra: float
+    images: int
+    #: standard accuracy on the attacked images alone, the most that RA can be
+    sa_attacked: float
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """Names attack, ε, images and seed: two evaluations with the same name measure the same thing."""
+        return f"{self.attack} eps={self.attack.eps:.6g} images={self.images} seed={self.attack.seed}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat and JSON-able."""
+        own = asdict(self)
+        attack = own.pop("attack")
+        return {"attack": attack.pop("name"), **attack, **own}
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode inside, the mode from before outside."""
+    before = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(before)
+
+
+def correct(model: nn.Module, data: ImageSet, *, batch: int = 512, device: torch.device | str = "cpu") -> Tensor:
+    """Which images are classified correctly: (N,), bool, on the CPU."""
+    parts = []
+    with evaluating(model), torch.inference_mode():
+        for images, labels in Batches(data, batch, device=device):
+            logits = model(images)
+            if not torch.isfinite(logits).all():
+                raise LingraftError("the model gives NaN or infinite outputs. Train it again, or check its weights.")
+            parts.append((logits.argmax(1) == labels).cpu())
+    return torch.cat(parts)
+
+
+def robust(
+    model: nn.Module,
+    data: ImageSet,
+    candidates: Tensor,
+    attack: Attack,
+    *,
+    batch: int = 512,
+    device: torch.device | str = "cpu",
+    watch: Watch | None = None,
+) -> Tensor:
+    """Which of the correctly classified images that `candidates` marks withstand `attack`: (N,), bool, on the CPU."""
+    if attack.eps == 0:
+        return candidates.clone()
+    with evaluating(model):
+        if attack.name == "pgd":
+            return find_unbroken(
+                model,
+                data,
+                candidates,
+                attack.eps,
+                steps=attack.steps,
+                restarts=attack.restarts,
+                step_size=attack.step_size,
+                seed=attack.seed,
+                batch=batch,
+                device=device,
+                watch=watch,
+            )
+        unbroken = candidates.clone()
+        for index in candidates.nonzero().flatten().split(batch):
+            where = index.to(data.images.device)
+            images, labels = data.pixels(where).to(device), data.labels[where].to(device)
+            with torch.no_grad():
+                unbroken[index] = (model(fgsm(model, images, labels, attack.eps)).argmax(1) == labels).cpu()
+            if watch is not None:
+                watch(len(index), int(unbroken.sum()))
+        return unbroken
+
+
+def evaluate(
+    model: nn.Module,
+    data: ImageSet,
+    attack: Attack,
+    *,
+    images: int | None = None,
+    batch: int = 512,
+    device: torch.device | str = "cpu",
+    begin: Callable[[int, int], Watch] | None = None,
+) -> Evaluation:
+    """SA on `data`, RA on its first `images` (default: all).
+
+    `begin(restarts in total, images attacked)` is called when the attack starts and gives what is told of its
+    progress: called with (restarts that ended, images not broken so far).
+    """
+    if batch < 1:
+        raise LingraftError(f"a batch needs at least 1 image, not {batch}.")
+    begun = time.perf_counter()
+    attacked = data if images is None else data.take(images)
+    right = correct(model, data, batch=batch, device=device)
+    candidates = right[: len(attacked)]
+    watch = begin(int(candidates.sum()) * attack.restarts, len(attacked)) if begin is not None else None
+    unbroken = robust(model, attacked, candidates, attack, batch=batch, device=device, watch=watch)
+    return Evaluation(
+        attack=attack,
+        sa=_share(right),
+        images_sa=len(data),
+        ra=_share(unbroken),
+        images=len(attacked),
+        sa_attacked=_share(candidates),
+        seconds=time.perf_counter() - begun,
+    )
+
+
+def _share(marks: Tensor) -> float:
+    return int(marks.sum()) / len(marks)

@@ -1,0 +1,68 @@
+"""What happened in each epoch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lingraft.errors import LingraftError
+
+#: A robust accuracy below this part of the best one so far, at a training loss that did not grow, is a collapse.
+COLLAPSE = 0.5
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of history.jsonl; `epoch` counts from 1, accuracies are those of the validation images, in [0, 1]."""
+
+    epoch: int
+    loss: float
+    sa: float
+    ra: float
+    lr: float
+    seconds: float
+    #: robust accuracy collapsed although the training loss did not grow: catastrophic overfitting (Wong et al. 2020)
+    overfitting: bool = False
+    #: what else the loss reports, averaged over the epoch
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """A flat record."""
+        record = asdict(self)
+        figures = record.pop("figures")
+        return {**record, **figures}
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> "Epoch":
+        """From the record that `as_dict` gave."""
+        known = {name: record[name] for name in cls.__dataclass_fields__ if name != "figures" and name in record}
+        try:
+            return cls(**known, figures={name: value for name, value in record.items() if name not in known})
+        except TypeError as error:
+            raise LingraftError(f"a record of the training history is incomplete: {dict(record)}.") from error
+
+    def __str__(self) -> str:
+        return (
+            f"epoch {self.epoch}: loss {self.loss:.4f}, SA {self.sa:.2%}, RA {self.ra:.2%} on validation images, "
+            f"lr {self.lr:.4g}, {self.seconds:.1f} s"
+        )
+
+
+@dataclass(frozen=True)
+class History:
+    """The epochs so far, in order; `resumed` is how many of them an earlier call had already done."""
+
+    epochs: Sequence[Epoch]
+    resumed: int = 0
+
+    @property
+    def best(self) -> Epoch:
+        """The epoch whose weights are kept: highest robust accuracy, then standard accuracy, then the earliest."""
+        return max(self.epochs, key=lambda epoch: (epoch.ra, epoch.sa, -epoch.epoch))
+
+
+def has_collapsed(ra: float, loss: float, earlier: Sequence[Epoch]) -> bool:
+    """Whether an epoch with this robust accuracy and training loss looks like catastrophic overfitting."""
+    if not earlier:
+        return False
+    best = max(earlier, key=lambda epoch: epoch.ra)
+    return ra < COLLAPSE * best.ra and loss <= best.loss

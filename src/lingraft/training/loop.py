@@ -1,0 +1,244 @@
+"""The training loop: killed at any moment, it goes on from the last epoch and ends with the same weights."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from lingraft.data import Batches, ImageSet
+from lingraft.errors import LingraftError
+from lingraft.evaluation import Attack, correct, robust
+from lingraft.files import append_line, read_lines, replacing
+from lingraft.progress import Advance, console, progress
+from lingraft.runs import ModelDescription, Run, load_tensors, load_weights, save_tensors
+from lingraft.training.checkpoint import Checkpoint, check_same_settings, refuse_foreign
+from lingraft.training.history import Epoch, History, has_collapsed
+from lingraft.training.loss import Loss
+from lingraft.training.randomness import derive_generator, derive_seed
+from lingraft.training.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train: all that `fit` needs beside the model, the data and the run."""
+
+    loss: Loss
+    #: parameter groups as for torch's SGD: {"params": …, "lr": …, "weight_decay": …}, of the model's parameters
+    groups: Sequence[Mapping[str, Any]]
+    schedule: Schedule
+    #: what the user chose, JSON-able; training goes on from a checkpoint only if it is the same there
+    settings: Mapping[str, Any]
+    #: radius for the robust accuracy on validation images
+    eps: float
+    epochs: int
+    batch: int = 128
+    momentum: float = 0.9
+    seed: int = 0
+    augment: bool = False
+    validation_steps: int = 10
+    validation_images: int | None = None
+    #: called with the epoch, counted from 0, before it begins; may change the model in place, depending on nothing
+    #: but the epoch and the state dict of the model
+    before_epoch: Callable[[int], None] | None = None
+
+
+def print_epoch(epoch: Epoch) -> None:
+    """One line where no progress bar is shown."""
+    if not console.is_terminal:
+        console.print(str(epoch), highlight=False, soft_wrap=True)
+
+
+def fit(
+    model: nn.Module,
+    train: ImageSet,
+    validation: ImageSet,
+    run: Run,
+    plan: Plan,
+    description: ModelDescription,
+    *,
+    device: torch.device | str = "cpu",
+    restart: bool = False,
+    report: Callable[[Epoch], None] = print_epoch,
+) -> History:
+    """Train `model` in place; at the end it has the weights of the best epoch and is in eval mode.
+
+    After each epoch: standard accuracy and PGD accuracy on the validation images, a line in history.jsonl, the
+    checkpoint, and in model.safetensors the weights of the epoch with the highest robust accuracy so far. Called again
+    on the same run it goes on after the last whole epoch; on the CPU, with the same number of threads, the result is
+    equal to the bit. A finished run is left as it is. `restart` throws away what the run holds.
+    """
+    device = torch.device(device)
+    _check_data(train, validation, description)
+    model.to(device)
+    optimizer = torch.optim.SGD([dict(group) for group in plan.groups], momentum=plan.momentum)
+    learning_rates = [group["lr"] for group in optimizer.param_groups]
+    settings = {
+        "model": description.architecture,
+        "data": description.data,
+        "training_images": len(train),
+        **plan.settings,
+    }
+    epochs = _begin(model, optimizer, run, settings, description, restart)
+    resumed = len(epochs)
+    batches_an_epoch = math.ceil(len(train) / plan.batch)
+    devices = [device] if device.type == "cuda" else []
+    with (
+        torch.random.fork_rng(devices),
+        progress("training", (plan.epochs - resumed) * batches_an_epoch) as advance,
+    ):
+        for number in range(resumed, plan.epochs):
+            begun = time.perf_counter()
+            torch.manual_seed(derive_seed(plan.seed, "model", number))  # for dropout and the like
+            if plan.before_epoch is not None:
+                plan.before_epoch(number)
+            loss, figures = _train_epoch(model, train, plan, optimizer, learning_rates, number, device, epochs, advance)
+            sa, ra = _validate(model, validation, plan, device)
+            epoch = Epoch(
+                epoch=number + 1,
+                loss=loss,
+                sa=sa,
+                ra=ra,
+                lr=optimizer.param_groups[0]["lr"],
+                seconds=round(time.perf_counter() - begun, 3),
+                overfitting=has_collapsed(ra, loss, epochs),
+                figures=figures,
+            )
+            epochs.append(epoch)
+            Checkpoint.of(model, optimizer, settings, epochs).save(run)
+            _save_if_best(model, run, epochs)
+            append_line(run.history_path, epoch.as_dict())
+            report(epoch)
+            if epoch.overfitting:
+                _warn_of_overfitting(epochs)
+    tensors, _ = load_tensors(run.weights_path)
+    load_weights(model, tensors, run.weights_path)
+    model.eval()
+    return History(epochs, resumed)
+
+
+def _check_data(train: ImageSet, validation: ImageSet, description: ModelDescription) -> None:
+    for what, data in (("training", train), ("validation", validation)):
+        shape, highest = tuple(data.images.shape[1:]), int(data.labels.max())
+        if shape != tuple(description.input_shape):
+            raise LingraftError(
+                f"the model takes images of shape {tuple(description.input_shape)}, the {what} images have {shape}."
+                " Choose a model or data that fit."
+            )
+        if highest >= description.classes:
+            raise LingraftError(
+                f"the model has {description.classes} classes, but a {what} label is {highest}. Labels count from 0."
+            )
+
+
+def _begin(
+    model: nn.Module,
+    optimizer: torch.optim.SGD,
+    run: Run,
+    settings: Mapping[str, Any],
+    description: ModelDescription,
+    restart: bool,
+) -> list[Epoch]:
+    """Bring model, optimizer and run folder to the last whole epoch; gives the epochs done."""
+    run.remove_parts()
+    if run.checkpoint_path.exists() and not restart:
+        checkpoint = Checkpoint.load(run)
+        check_same_settings(run, checkpoint.settings, settings)
+    else:
+        if not restart:
+            refuse_foreign(run)
+        # The start is a checkpoint too: a kill in the first epoch loses no settings and no initial weights.
+        checkpoint = Checkpoint.of(model, optimizer, settings, [])
+        checkpoint.save(run)
+    checkpoint.restore(model, optimizer, run)
+    epochs = list(checkpoint.epochs)
+    if not epochs:
+        run.remove_results()
+        run.write_description(description)
+        return epochs
+    # Killed right after a checkpoint, the weights of that epoch may not have been written as the best yet.
+    if not run.weights_path.exists() or load_tensors(run.weights_path)[1].get("epoch") != History(epochs).best.epoch:
+        _save_if_best(model, run, epochs)
+    records = [epoch.as_dict() for epoch in epochs]
+    if read_lines(run.history_path) != records:
+        with replacing(run.history_path) as part:
+            part.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return epochs
+
+
+def _save_if_best(model: nn.Module, run: Run, epochs: Sequence[Epoch]) -> None:
+    best = History(epochs).best
+    if best is epochs[-1]:
+        save_tensors(run.weights_path, model.state_dict(), {"epoch": best.epoch, "sa": best.sa, "ra": best.ra})
+
+
+def _train_epoch(
+    model: nn.Module,
+    train: ImageSet,
+    plan: Plan,
+    optimizer: torch.optim.SGD,
+    learning_rates: Sequence[float],
+    number: int,
+    device: torch.device,
+    earlier: Sequence[Epoch],
+    advance: Advance,
+) -> tuple[float, dict[str, float]]:
+    """One pass over the training images; gives the mean loss and the mean figures of the loss."""
+    order = derive_generator("cpu", plan.seed, "order", number)
+    noise = derive_generator(device, plan.seed, "noise", number)
+    batches = Batches(train, plan.batch, shuffle=True, augment=plan.augment, generator=order, device=device)
+    validated = f"  SA {earlier[-1].sa:.1%}  RA {earlier[-1].ra:.1%}" if earlier else ""
+    sums: dict[str, float] = {}
+    loss_sum, seen = 0.0, 0
+    model.train()
+    for step, (images, labels) in enumerate(batches):
+        factor = plan.schedule(number + (step + 0.5) / len(batches))
+        for group, learning_rate in zip(optimizer.param_groups, learning_rates, strict=True):
+            group["lr"] = learning_rate * factor
+        loss, figures = plan.loss(model, images, labels, noise)
+        value = loss.item()
+        if not math.isfinite(value):
+            raise _diverged(f"the loss is {value} in epoch {number + 1}, step {step + 1}", number)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        count = len(images)
+        seen += count
+        loss_sum += value * count
+        for name, figure in figures.items():
+            sums[name] = sums.get(name, 0.0) + figure.item() * count
+        advance(note=f"epoch {number + 1}/{plan.epochs}  loss {loss_sum / seen:.3f}{validated}")
+    if not all(torch.isfinite(parameter).all() for parameter in model.parameters()):
+        raise _diverged(f"weights are NaN or infinite after epoch {number + 1}", number)
+    return loss_sum / seen, {name: value / seen for name, value in sums.items()}
+
+
+def _diverged(what: str, done: int) -> LingraftError:
+    return LingraftError(
+        f"training diverged: {what}. The checkpoint of epoch {done} is kept."
+        " Try a lower learning rate (--lr) in another folder (-o)."
+    )
+
+
+def _validate(model: nn.Module, validation: ImageSet, plan: Plan, device: torch.device) -> tuple[float, float]:
+    """Standard accuracy on all validation images, PGD accuracy on those that the plan names."""
+    right = correct(model, validation, device=device)
+    attacked = validation.take(min(plan.validation_images or len(validation), len(validation)))
+    attack = Attack(plan.eps, steps=plan.validation_steps, restarts=1, seed=plan.seed)
+    unbroken = robust(model, attacked, right[: len(attacked)], attack, device=device)
+    return right.double().mean().item(), unbroken.double().mean().item()
+
+
+def _warn_of_overfitting(epochs: Sequence[Epoch]) -> None:
+    best = History(epochs).best
+    console.print(
+        f"[yellow]warning:[/] this looks like catastrophic overfitting: the robust accuracy fell to {epochs[-1].ra:.1%}"
+        f" (best: {best.ra:.1%} in epoch {best.epoch}, which is kept) while the training loss did not grow."
+        " A larger --grad-align or a smaller --lr helps.",
+        highlight=False,
+        soft_wrap=True,
+    )

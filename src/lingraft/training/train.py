@@ -1,0 +1,57 @@
+"""Training a network robustly, by name of the method."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from lingraft.data import ImageSet
+from lingraft.runs import ModelDescription, Run
+from lingraft.training.config import TrainingConfig
+from lingraft.training.fast import FastAdversarialLoss
+from lingraft.training.history import Epoch, History
+from lingraft.training.loop import Plan, fit, print_epoch
+from lingraft.training.loss import Loss
+from lingraft.training.madry import PgdLoss
+from lingraft.training.schedule import make_schedule
+from lingraft.training.trades import TradesLoss
+
+
+def make_loss(config: TrainingConfig) -> Loss:
+    """The loss of the configured method."""
+    if config.method == "fat":
+        return FastAdversarialLoss(config.eps, config.fgsm_step, config.grad_align)
+    if config.method == "pgd":
+        return PgdLoss(config.eps, config.attack_steps)
+    return TradesLoss(config.eps, config.attack_steps, config.trades_beta)
+
+
+def train(
+    model: nn.Module,
+    train: ImageSet,
+    validation: ImageSet,
+    config: TrainingConfig,
+    run: Run,
+    description: ModelDescription,
+    *,
+    augment: bool = False,
+    device: torch.device | str = "cpu",
+    restart: bool = False,
+    report: Callable[[Epoch], None] = print_epoch,
+) -> History:
+    """Train `model` in place and keep everything in `run`; see `fit` for what is written and promised."""
+    plan = Plan(
+        loss=make_loss(config),
+        groups=[{"params": list(model.parameters()), "lr": config.lr, "weight_decay": config.weight_decay}],
+        schedule=make_schedule(config.schedule, config.epochs, config.milestones),
+        settings={**config.as_dict(), "augment": augment},
+        eps=config.eps,
+        epochs=config.epochs,
+        batch=config.batch,
+        momentum=config.momentum,
+        seed=config.seed,
+        augment=augment,
+        validation_steps=config.validation_steps,
+        validation_images=config.validation_images,
+    )
+    return fit(model, train, validation, run, plan, description, device=device, restart=restart, report=report)
