@@ -59,9 +59,8 @@ def _look(spec: DataSpec, root: Path) -> Holding:
         else:
             states.append("complete" if len(images) == expected else "shorter")
             if len(images) != expected:
-                remarks.append(
-                    f"{spec.name}: the {part} file has {len(images):,} of {expected:,} published images; that is usable."
-                )
+                found = f"{len(images):,} of {expected:,} published images"
+                remarks.append(f"{spec.name}: the {part} file has {found}; that is usable.")
     return Holding(
         name=spec.name,
         state=max(states, key=STATES.index),

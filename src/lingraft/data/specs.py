@@ -22,8 +22,6 @@ class DataSpec:
     validation_images: int
     #: whether training uses random crops (padding 4) and horizontal flips
     augment: bool = False
-    #: whether a file with fewer images than published can be used
-    may_be_shorter: bool = False
 
     @property
     def classes(self) -> int:
@@ -67,7 +65,6 @@ DATASETS: dict[str, DataSpec] = {
             train_images=73_257,
             validation_images=5_000,
             test_images=26_032,
-            may_be_shorter=True,
         ),
         DataSpec(
             name="cifar10",

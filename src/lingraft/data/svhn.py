@@ -4,16 +4,17 @@ A file holds X, uint8 of shape (32, 32, 3, N), and y, (N, 1), with labels 1 … 
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from lingraft.data.images import ImageSet
+from lingraft.data.matlab import arrays
 from lingraft.data.places import damaged, find, missing
 from lingraft.data.specs import DATASETS
-from lingraft.errors import LingraftError
+
+_IMAGE = 32 * 32 * 3
 
 
 def read(part: str, root: Path) -> ImageSet:
@@ -30,40 +31,26 @@ def read(part: str, root: Path) -> ImageSet:
 
 def read_mat(path: Path, most: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images (N, 3, 32, 32) and labels (N,) with 0 ≤ label ≤ 9, for N from 1 to `most`."""
-    from scipy.io import loadmat, whosmat
-
+    limit = most * _IMAGE + 1_000_000  # labels and headers are much less than the last term
     try:
         with open(path, "rb") as file:
-            if not file.read(128).startswith(b"MATLAB 5.0"):
-                raise damaged("svhn", path, "it is not a MATLAB 5.0 file")
-            shapes = {name: shape for name, shape, _ in whosmat(file)}
-            count = _count(path, shapes, most)  # before loadmat makes room for what the header says
-            file.seek(0)
-            content: dict[str, Any] = loadmat(file, variable_names=["X", "y"])
+            content = file.read(limit + 1)
+        if len(content) > limit:
+            raise ValueError(f"it is larger than {limit:,} bytes")
+        variables = arrays(content, limit)
     except OSError as error:
         raise damaged("svhn", path, f"it cannot be read ({error.strerror or error})") from error
-    except LingraftError:
-        raise
-    except Exception as error:  # scipy's reader has no error type of its own: a damaged file makes it stumble anyhow
-        raise damaged("svhn", path, f"scipy cannot read it ({error or type(error).__name__})") from error
-    images, labels = content.get("X"), content.get("y")
-    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape != (32, 32, 3, count):
-        raise damaged("svhn", path, "X is not an array of unsigned bytes")
-    if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iuf" or labels.size != count:
-        raise damaged("svhn", path, "y is not an array of numbers, one for each image")
-    flat = labels.reshape(-1)
-    if not np.isin(flat, np.arange(1, 11)).all():
-        raise damaged("svhn", path, "y has labels other than 1 … 10")
-    return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), flat.astype(np.int64) % 10
-
-
-def _count(path: Path, shapes: dict[str, tuple[int, ...]], most: int) -> int:
+    except ValueError as error:
+        raise damaged("svhn", path, str(error)) from error
     for name in ("X", "y"):
-        if name not in shapes:
+        if name not in variables:
             raise damaged("svhn", path, f"it has no variable {name}")
-    shape = tuple(shapes["X"])
-    if len(shape) != 4 or shape[:3] != (32, 32, 3) or not 1 <= shape[3] <= most:
-        raise damaged("svhn", path, f"X has the shape {shape} instead of (32, 32, 3, N) with N from 1 to {most:,}")
-    if sorted(shapes["y"]) != [1, shape[3]]:
-        raise damaged("svhn", path, f"y has the shape {tuple(shapes['y'])} for {shape[3]:,} images")
-    return int(shape[3])
+    images, labels = variables["X"], variables["y"]
+    if images.dtype != np.uint8 or images.shape[:-1] != (32, 32, 3) or not 1 <= images.shape[-1] <= most:
+        wanted = f"uint8 of shape (32, 32, 3, N) with N from 1 to {most:,}"
+        raise damaged("svhn", path, f"X is {images.dtype} of shape {images.shape} instead of {wanted}")
+    if sorted(labels.shape) != [1, images.shape[-1]]:
+        raise damaged("svhn", path, f"y has the shape {labels.shape} for {images.shape[-1]:,} images")
+    if not np.isin(labels, np.arange(1, 11)).all():
+        raise damaged("svhn", path, "y has labels other than 1 … 10")
+    return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), labels.reshape(-1).astype(np.int64) % 10
