@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
+    from lingraft.interop.onnx_export import export_onnx as export_onnx
     from lingraft.interop.onnx_import import load_onnx as load_onnx
     from lingraft.runs import load as load
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "export_onnx": "lingraft.interop.onnx_export",
     "load": "lingraft.runs",
     "load_onnx": "lingraft.interop.onnx_import",
 }

@@ -22,7 +22,18 @@ def parse_eps(text: str) -> float:
     return eps
 
 
+def parse_images(text: str) -> slice:
+    """Which images of a data set: `0:100`, `5:` or one number, which is that image alone."""
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) > 2 or not all(part.isdecimal() or (len(parts) == 2 and not part) for part in parts):
+        raise LingraftError(f"--images {text!r} is not a range. Write it like 0:100, or 7 for one image.")
+    if len(parts) == 1:
+        return slice(int(parts[0]), int(parts[0]) + 1)
+    return slice(int(parts[0] or 0), int(parts[1]) if parts[1] else None)
+
+
 Eps = Annotated[str, typer.Option("--eps", help="Perturbation radius in pixels of [0, 1], e.g. 2/255 or 0.1.")]
+Images = Annotated[str, typer.Option("--images", help="Which images of the test set: 0:100, 5: or one number.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random; the same seed gives the same result.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1 … or auto (cuda where there is one).")]
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]

@@ -27,13 +27,14 @@ def export_onnx(
     form: Form = "output",
     dynamic_batch: bool = False,
     images: Tensor | None = None,
-) -> None:
+) -> float:
     """Write `model`, grafted or not, in eval mode, to an ONNX file that needs no custom operation.
 
     `input_shape` is the shape of one image. `form` is how a partly grafted site is written: "output" for
     act(x)·(1−m) + x·(m·a) + m·b, "input" for act(x·(1−m)) + … (see docs/onnx.md for which verifier takes which). The
     batch dimension is 1, or open with `dynamic_batch`. The file only appears if it passes onnx's checker and
-    onnxruntime agrees with the model to 1e-5 of its largest output, on random inputs and on `images` if given.
+    onnxruntime agrees with the model to 1e-5 of its largest output, on random inputs and on `images` if given. Gives
+    the largest difference found, as a part of the largest output.
     """
     lookup("form", form, {known: known for known in FORMS})
     shape = tuple(input_shape)
@@ -50,6 +51,7 @@ def export_onnx(
                 f"the exported network differs from the model by {difference:.1e} of its largest output."
                 " Does the model change a tensor in place that it uses again?"
             )
+    return difference
 
 
 def _build(model: nn.Module, input_shape: tuple[int, ...], form: Form, batch: int) -> bytes:

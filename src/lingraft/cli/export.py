@@ -1,0 +1,141 @@
+"""`lingraft export`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lingraft.cli import app
+from lingraft.cli.options import Images, Json, RunFolder, next_step, parse_eps, parse_images, print_json
+from lingraft.errors import LingraftError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from lingraft.data import ImageSet
+    from lingraft.runs import ModelDescription
+
+#: Real images on which an exported network is compared with the model, if its data set is there.
+_COMPARED_IMAGES = 8
+
+
+@app.command()
+def export(
+    run: RunFolder,
+    network: Annotated[
+        Path | None, typer.Argument(metavar="[NET.onnx]", help="Where to write the network.", show_default=False)
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--form", help="How a grafted site is written: output, act(x)·keep + …, or input, act(x·keep) + …"
+        ),
+    ] = "output",
+    dynamic_batch: Annotated[
+        bool, typer.Option("--dynamic-batch", help="Leave the batch size open instead of fixing it at 1.")
+    ] = False,
+    vnnlib: Annotated[
+        Path | None,
+        typer.Option(
+            "--vnnlib", metavar="DIR", help="Make DIR a VNN-COMP benchmark: network, properties, instances.csv."
+        ),
+    ] = None,
+    images: Images = "0:100",
+    eps: Annotated[
+        str | None, typer.Option("--eps", help="Radius of the properties in pixels of [0, 1]; default: the run's own.")
+    ] = None,
+    data: Annotated[str | None, typer.Option("--data", help="Data set of the images; default: the run's own.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each property in instances.csv.")] = 60.0,
+    as_json: Json = False,
+) -> None:
+    """Write the model of a run as ONNX, and robustness properties of it as VNN-LIB, for any other verifier."""
+    if network is None and vnnlib is None:
+        raise LingraftError("nothing to export to. Give a path for the network, NET.onnx, or --vnnlib DIR, or both.")
+    import lingraft
+    from lingraft.runs import Run
+
+    description = Run(run).describe()
+    model = lingraft.load(run)
+    which = parse_images(images)
+    radius = 0.0 if vnnlib is None else _radius(eps, description)
+    test = _test_images(data or description.data, required=vnnlib is not None)
+    compared = None if test is None else test.pixels(slice(_COMPARED_IMAGES))
+    paths = [path for path in (network, vnnlib and vnnlib / "onnx" / "network.onnx") if path is not None]
+    result: dict[str, Any] = {"networks": [str(path) for path in paths], "form": form}
+    for path in paths:
+        result["difference"] = lingraft.export_onnx(
+            model,
+            path,
+            input_shape=description.input_shape,
+            form=form,  # type: ignore[arg-type]  # checked there
+            dynamic_batch=dynamic_batch,
+            images=compared,
+        )
+    result["compared_images"] = 0 if compared is None else len(compared)
+    if vnnlib is not None:
+        assert test is not None
+        result |= _write_benchmark(vnnlib, model, test.take(which), which.start or 0, radius, timeout)
+    if as_json:
+        print_json(result)
+        return
+    for path in paths:
+        typer.echo(f"{path}: {path.stat().st_size:,} bytes, differs from the model by {result['difference']:.1e}")
+    if vnnlib is not None:
+        typer.echo(
+            f"{vnnlib}: {result['properties']} properties with eps {result['eps']:g}"
+            f" ({result['misclassified']} misclassified images left out)"
+        )
+    next_step(f"lingraft.load_onnx({str(paths[0])!r}) reads the network back")
+
+
+def _radius(eps: str | None, description: "ModelDescription") -> float:
+    if eps is not None:
+        return parse_eps(eps)
+    if description.eps is None:
+        raise LingraftError("this run does not say for which radius it was made. Give one, e.g. --eps 2/255.")
+    return description.eps
+
+
+def _test_images(name: str | None, required: bool) -> "ImageSet | None":
+    """The test images of a data set; None if they are not there and not required."""
+    from lingraft.data import load
+
+    if name is None:
+        if required:
+            raise LingraftError("this run does not say what data it is for. Name the data set with --data.")
+        return None
+    try:
+        return load(name, "test")
+    except LingraftError:
+        if required:
+            raise
+        return None
+
+
+def _write_benchmark(
+    folder: Path, model: "nn.Module", chosen: "ImageSet", first: int, eps: float, timeout: float
+) -> dict[str, Any]:
+    """Write properties of the correctly classified images, of which `first` is the index of the first."""
+    import torch
+
+    from lingraft.interop.vnnlib_write import write_instances, write_vnnlib
+    from lingraft.progress import progress
+
+    names, misclassified = [], 0
+    with progress("writing properties", len(chosen)) as advance:
+        for offset, label in enumerate(chosen.labels.tolist()):
+            image = chosen.pixels(slice(offset, offset + 1))
+            with torch.no_grad():
+                logits = model(image)[0]
+            if int(logits.argmax()) == label:
+                name = f"vnnlib/image_{first + offset}.vnnlib"
+                lower, upper = (image - eps).clamp(0, 1), (image + eps).clamp(0, 1)
+                write_vnnlib(folder / name, lower.numpy(), upper.numpy(), label, len(logits))
+                names.append(name)
+            else:
+                misclassified += 1
+            advance()
+    if not names:
+        raise LingraftError("the model classifies none of these images correctly, so there is nothing to verify.")
+    write_instances(folder, "onnx/network.onnx", names, timeout)
+    return {"folder": str(folder), "eps": eps, "properties": len(names), "misclassified": misclassified}
