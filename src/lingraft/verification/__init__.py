@@ -1,0 +1,1 @@
+"""A complete verifier made for grafted networks."""

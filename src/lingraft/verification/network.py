@@ -1,0 +1,80 @@
+"""A verifiable network: the graph of linear nodes and sites that a PyTorch model is converted to, and checked against."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lingraft.errors import LingraftError
+from lingraft.verification.nodes import Input, Node, Shape, Site
+
+
+@dataclass
+class Network:
+    """Nodes in an order in which inputs come first; the last one gives the logits. Constants are float64."""
+
+    nodes: list[Node]
+    input_shape: Shape
+
+    @property
+    def sites(self) -> list[int]:
+        """Positions of the sites in `nodes`, first to last."""
+        return [i for i, node in enumerate(self.nodes) if isinstance(node, Site)]
+
+    @property
+    def neurons(self) -> int:
+        """Number of activation neurons of the model itself."""
+        return sum(node.size for node in self.nodes if isinstance(node, Site) and node.public)
+
+    def inside(self, images: Tensor) -> Tensor:
+        """Images (N, *input_shape) in the order used inside: channels last for maps."""
+        return images.permute(0, 2, 3, 1) if images.dim() == 4 else images
+
+    def outside(self, values: Tensor) -> Tensor:
+        """Inverse of `inside`, for any node's values."""
+        return values.permute(0, 3, 1, 2) if values.dim() == 4 else values
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits (N, classes) of images (N, *input_shape), computed node by node."""
+        return self.values(images)[-1]
+
+    def values(self, images: Tensor) -> list[Tensor]:
+        """Values of every node, in the inner order."""
+        values: list[Tensor] = []
+        for node in self.nodes:
+            inputs = [values[i] for i in node.inputs]
+            values.append(self.inside(images) if isinstance(node, Input) else node.forward(*inputs))
+        return values
+
+    @classmethod
+    def from_module(cls, model: nn.Module, input_shape: Sequence[int]) -> "Network":
+        """Convert a model in eval mode; anything unsupported is an error that names the node, before any work."""
+        from lingraft.verification.conversion import convert
+
+        if model.training:
+            raise LingraftError("the model is in training mode. Call model.eval() before verifying it.")
+        for name, tensor in model.state_dict().items():
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+                raise LingraftError(f"the model has NaN or infinite weights in {name!r}. Repair or retrain it.")
+        shape = tuple(input_shape)
+        network = cls(convert(model, shape), shape)
+        network._compare(model)
+        return network
+
+    def _compare(self, model: nn.Module) -> None:
+        """The converted network must give the model's own outputs on random inputs."""
+        parameter = next(model.parameters(), torch.zeros(()))
+        generator = torch.Generator().manual_seed(0)
+        images = torch.rand(4, *self.input_shape, generator=generator).to(parameter)
+        with torch.no_grad():
+            expected = model(images).double()
+            given = self.forward(images.double())
+        if expected.shape != given.shape:
+            raise LingraftError(f"the model gives {tuple(expected.shape)}, expected logits of shape (N, classes).")
+        scale = expected.abs().max().clamp(min=1)
+        if not bool(((expected - given).abs() <= 1e-3 * scale).all()):
+            raise LingraftError(
+                "the converted network does not reproduce the model's outputs"
+                f" (largest difference {float((expected - given).abs().max()):.3g}). Please report this model."
+            )
