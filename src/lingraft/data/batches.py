@@ -10,6 +10,10 @@ from lingraft.data.augment import PADDING, crop_and_flip
 from lingraft.data.images import ImageSet, to_pixels
 from lingraft.errors import LingraftError
 
+#: Images selected, cropped, flipped and converted at a time, where that is more than a batch. An operation on a CPU
+#: waits for all threads, which takes milliseconds when other programs want the cores too: better few for many batches.
+_AHEAD = 2048
+
 
 class Batches:
     """The batches of an image set; each pass over it is one epoch, and the last batch may be smaller.
@@ -49,15 +53,20 @@ class Batches:
         if self.augment:
             offsets = self._draw(torch.randint, 2 * PADDING + 1, (2, count))
             flips = self._draw(torch.randint, 2, (count,)).bool()
-        for start in range(0, count, self.size):
-            part = slice(start, start + self.size)
+        stride = self.size * max(1, _AHEAD // self.size)
+        for start in range(0, count, stride):
+            part = slice(start, start + stride)
             if order is None:
                 images, labels = self.images[part], self.labels[part]
             else:  # index_select copies whole images; indexing with a tensor goes byte by byte, 20 times slower
                 images, labels = self.images.index_select(0, order[part]), self.labels.index_select(0, order[part])
             if self.augment:
                 images = crop_and_flip(images, offsets[0, part], offsets[1, part], flips[part])
-            yield to_pixels(images), labels
+            pixels = to_pixels(images)
+            for at in range(0, len(pixels), self.size):
+                batch = slice(at, at + self.size)
+                # detached: for autograd no longer a part of `pixels`, so that an attack may change it in place
+                yield pixels[batch].detach(), labels[batch]
 
     def _draw(self, draw: Callable[..., Tensor], *sizes: int | tuple[int, ...]) -> Tensor:
         """Random integers on our device, drawn on the generator's, which may be another."""

@@ -63,8 +63,10 @@ class ImageSet:
 
 def to_pixels(images: Tensor) -> Tensor:
     """A copy as float32 in [0, 1]; uint8 is divided by 255. A copy, so that no attack in place can spoil the data."""
-    pixels = images.to(torch.float32, copy=True)
-    return pixels.div_(255) if images.dtype == torch.uint8 else pixels
+    if images.dtype == torch.float32:
+        return images.clone()
+    pixels = torch.empty_like(images, dtype=torch.float32)
+    return torch.div(images, 255, out=pixels)  # converts and divides in one pass
 
 
 def _shape(tensor: Tensor) -> str:
