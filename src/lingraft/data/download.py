@@ -141,9 +141,10 @@ def _copy(response: http.client.HTTPResponse, part: Path, start: int, size: int,
     with _local(part):
         file = open(part, "r+b" if start else "wb", buffering=0)  # noqa: SIM115  (unbuffered: a kill loses nothing)
     with file:
-        with _local(part):
-            file.seek(start)
-            file.truncate()
+        if start:
+            with _local(part):
+                file.seek(start)
+                file.truncate()
         have = start
         while have < size and (chunk := response.read1(min(_CHUNK, size - have))):
             with _local(part):
