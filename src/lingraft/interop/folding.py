@@ -8,7 +8,7 @@ import numpy as np
 
 from lingraft.errors import LingraftError
 
-#: A constant or an intermediate value with more numbers than this is refused: it is a damaged or a hostile file.
+#: A constant with more numbers than this is not computed: the file is damaged or hostile.
 MAX_NUMBERS = 1 << 28
 
 _ELEMENTWISE = {"Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Equal", "Where", "Floor", "Ceil", "Expand"}

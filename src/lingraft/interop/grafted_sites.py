@@ -129,6 +129,8 @@ def _replace(builder: GraphBuilder, node: fx.Node, last: fx.Node, x: fx.Node, ma
 
 def _added(builder: GraphBuilder, user: fx.Node, last: fx.Node, x: fx.Node) -> _Line | None:
     """What `user` adds to `last`, if that is a line in x."""
+    if builder.shape(user) != builder.shape(x):
+        return None
     if user.target is torch.add:
         other = user.args[1] if user.args[0] is last else user.args[0]
         return _line(builder, other, x)
@@ -162,6 +164,9 @@ def _line(builder: GraphBuilder, value: object, x: fx.Node, depth: int = 0) -> _
 def _factor(builder: GraphBuilder, node: fx.Node, of: fx.Node | None = None) -> np.ndarray | None:
     """The constant, of the neuron shape, by which `node` multiplies `of` (or anything)."""
     if node.target is not torch.mul or (of is not None and node.args[0] is not of):
+        return None
+    source = node.args[0]
+    if not isinstance(source, fx.Node) or builder.shape(source) != builder.shape(node):
         return None
     return _constant(builder, node.args[1], node)
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
-from lingraft.interop.folding import MAX_NUMBERS
+
+#: A network in which one image makes a value with more numbers than this is damaged, hostile, or beyond verification.
+MAX_NUMBERS = 1 << 26
 
 
 class GraphBuilder:

@@ -40,12 +40,9 @@ def load_onnx(path: str | Path) -> fx.GraphModule:
 
 def _translate(model: Any) -> tuple[Any, int]:
     """The module and the batch size that the file fixes (1 if it leaves it open)."""
-    from onnx import numpy_helper
-
     graph = model.graph
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
-    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    _reject_non_finite(constants)
+    constants = {tensor.name: _weights(tensor) for tensor in graph.initializer}
     batch, input_shape, name = _input(graph, constants)
     if len(graph.output) != 1:
         raise LingraftError(f"the network has {len(graph.output)} outputs. Export it with one.")
@@ -110,7 +107,16 @@ def _translate_node(
     return value
 
 
-def _reject_non_finite(constants: dict[str, np.ndarray]) -> None:
-    for name, array in constants.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise LingraftError(f"{name} holds NaN or infinite weights. Train the network again.")
+def _weights(tensor: Any) -> np.ndarray:
+    from onnx import numpy_helper
+
+    # what a tensor with the wrong number of bytes makes onnx and numpy raise is not documented
+    try:
+        array = numpy_helper.to_array(tensor)
+    except Exception as error:
+        raise LingraftError(
+            f"the weights {tensor.name!r} cannot be read ({error}). Export the network again."
+        ) from error
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise LingraftError(f"the weights {tensor.name!r} hold NaN or infinity. Train the network again.")
+    return array

@@ -47,8 +47,11 @@ def disagreement(session: Session, module: nn.Module, inputs: torch.Tensor, batc
     the module all at once, so that a module that mixes the images of a batch is found out.
     """
     theirs = np.concatenate([session.run(part.numpy()) for part in inputs.split(batch)])
-    with torch.no_grad():
-        ours = module(inputs).numpy()
+    try:
+        with torch.no_grad():
+            ours = module(inputs).numpy()
+    except (RuntimeError, MemoryError) as error:
+        raise LingraftError(f"the network cannot be run ({error}).") from error
     if ours.shape != theirs.shape:
         raise LingraftError(f"the network gives outputs of shape {ours.shape}, but {theirs.shape} in onnxruntime.")
     if not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
