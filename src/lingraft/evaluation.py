@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from lingraft.attack.search import Watch
 from lingraft.data import Batches, ImageSet
 from lingraft.errors import LingraftError
 from lingraft.names import lookup
+from lingraft.progress import progress
 
 #: name → what it is
 ATTACKS = {"pgd": "projected gradient descent with random restarts", "fgsm": "one step of size ε from the image itself"}
@@ -147,21 +148,20 @@ def evaluate(
     images: int | None = None,
     batch: int = 512,
     device: torch.device | str = "cpu",
-    begin: Callable[[int, int], Watch] | None = None,
 ) -> Evaluation:
-    """SA on `data`, RA on its first `images` (default: all).
-
-    `begin(restarts in total, images attacked)` is called when the attack starts and gives what is told of its
-    progress: called with (restarts that ended, images not broken so far).
-    """
+    """SA on `data`, RA on its first `images` (default: all), with a progress bar that shows RA so far."""
     if batch < 1:
         raise LingraftError(f"a batch needs at least 1 image, not {batch}.")
     begun = time.perf_counter()
     attacked = data if images is None else data.take(images)
     right = correct(model, data, batch=batch, device=device)
     candidates = right[: len(attacked)]
-    watch = begin(int(candidates.sum()) * attack.restarts, len(attacked)) if begin is not None else None
-    unbroken = robust(model, attacked, candidates, attack, batch=batch, device=device, watch=watch)
+    with progress(f"attacking ({attack})", int(candidates.sum()) * attack.restarts) as advance:
+
+        def watch(ended: int, unbroken: int) -> None:
+            advance(ended, f"RA so far {unbroken / len(attacked):.1%}")
+
+        unbroken = robust(model, attacked, candidates, attack, batch=batch, device=device, watch=watch)
     return Evaluation(
         attack=attack,
         sa=_share(right),

@@ -48,7 +48,7 @@ class FastAdversarialLoss:
         self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Figures]:
         start = uniform_start(images, self.eps, generator)
-        align = self.grad_align > 0 and self.eps > 0
+        align = self.grad_align > 0
         gradient, _ = input_gradient(model, start, cross_entropy(labels), differentiable=align)
         point = ascend(start, gradient.detach(), self.step * self.eps, *bounds(images, self.eps))
         logits = model(point)

@@ -53,11 +53,14 @@ class History:
 
     epochs: Sequence[Epoch]
     resumed: int = 0
+    #: weights of earlier epochs, counted from 0, are not kept: the network was not what it is meant to be yet
+    keep_from: int = 0
 
     @property
     def best(self) -> Epoch:
         """The epoch whose weights are kept: highest robust accuracy, then standard accuracy, then the earliest."""
-        return max(self.epochs, key=lambda epoch: (epoch.ra, epoch.sa, -epoch.epoch))
+        candidates = self.epochs[self.keep_from :] or self.epochs[-1:]
+        return max(candidates, key=lambda epoch: (epoch.ra, epoch.sa, -epoch.epoch))
 
 
 def has_collapsed(ra: float, loss: float, earlier: Sequence[Epoch]) -> bool:

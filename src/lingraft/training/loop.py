@@ -14,6 +14,7 @@ from lingraft.data import Batches, ImageSet
 from lingraft.errors import LingraftError
 from lingraft.evaluation import Attack, correct, robust
 from lingraft.files import append_line, read_lines, replacing
+from lingraft.memory import kept_memory
 from lingraft.progress import Advance, console, progress
 from lingraft.runs import ModelDescription, Run, load_tensors, load_weights, save_tensors
 from lingraft.training.checkpoint import Checkpoint, check_same_settings, refuse_foreign
@@ -45,6 +46,8 @@ class Plan:
     #: called with the epoch, counted from 0, before it begins; may change the model in place, depending on nothing
     #: but the epoch and the state dict of the model
     before_epoch: Callable[[int], None] | None = None
+    #: the first epoch, counted from 0, whose weights may be kept as the best
+    keep_from: int = 0
 
 
 def print_epoch(epoch: Epoch) -> None:
@@ -75,7 +78,9 @@ def fit(
     device = torch.device(device)
     _check_data(train, validation, description)
     model.to(device)
-    optimizer = torch.optim.SGD([dict(group) for group in plan.groups], momentum=plan.momentum)
+    optimizer = torch.optim.SGD(
+        [dict(group) for group in plan.groups], momentum=plan.momentum, fused=device.type in ("cpu", "cuda")
+    )
     learning_rates = [group["lr"] for group in optimizer.param_groups]
     settings = {
         "model": description.architecture,
@@ -83,11 +88,12 @@ def fit(
         "training_images": len(train),
         **plan.settings,
     }
-    epochs = _begin(model, optimizer, run, settings, description, restart)
+    epochs = _begin(model, optimizer, run, settings, description, restart, plan.keep_from)
     resumed = len(epochs)
     batches_an_epoch = math.ceil(len(train) / plan.batch)
     devices = [device] if device.type == "cuda" else []
     with (
+        kept_memory(),
         torch.random.fork_rng(devices),
         progress("training", (plan.epochs - resumed) * batches_an_epoch) as advance,
     ):
@@ -110,15 +116,15 @@ def fit(
             )
             epochs.append(epoch)
             Checkpoint.of(model, optimizer, settings, epochs).save(run)
-            _save_if_best(model, run, epochs)
+            _save_if_best(model, run, epochs, plan.keep_from)
             append_line(run.history_path, epoch.as_dict())
             report(epoch)
             if epoch.overfitting:
-                _warn_of_overfitting(epochs)
+                _warn_of_overfitting(epochs, plan.keep_from)
     tensors, _ = load_tensors(run.weights_path)
     load_weights(model, tensors, run.weights_path)
     model.eval()
-    return History(epochs, resumed)
+    return History(epochs, resumed, plan.keep_from)
 
 
 def _check_data(train: ImageSet, validation: ImageSet, description: ModelDescription) -> None:
@@ -142,6 +148,7 @@ def _begin(
     settings: Mapping[str, Any],
     description: ModelDescription,
     restart: bool,
+    keep_from: int,
 ) -> list[Epoch]:
     """Bring model, optimizer and run folder to the last whole epoch; gives the epochs done."""
     run.remove_parts()
@@ -161,8 +168,9 @@ def _begin(
         run.write_description(description)
         return epochs
     # Killed right after a checkpoint, the weights of that epoch may not have been written as the best yet.
-    if not run.weights_path.exists() or load_tensors(run.weights_path)[1].get("epoch") != History(epochs).best.epoch:
-        _save_if_best(model, run, epochs)
+    best = History(epochs, keep_from=keep_from).best.epoch
+    if not run.weights_path.exists() or load_tensors(run.weights_path)[1].get("epoch") != best:
+        _save_if_best(model, run, epochs, keep_from)
     records = [epoch.as_dict() for epoch in epochs]
     if read_lines(run.history_path) != records:
         with replacing(run.history_path) as part:
@@ -170,8 +178,8 @@ def _begin(
     return epochs
 
 
-def _save_if_best(model: nn.Module, run: Run, epochs: Sequence[Epoch]) -> None:
-    best = History(epochs).best
+def _save_if_best(model: nn.Module, run: Run, epochs: Sequence[Epoch], keep_from: int) -> None:
+    best = History(epochs, keep_from=keep_from).best
     if best is epochs[-1]:
         save_tensors(run.weights_path, model.state_dict(), {"epoch": best.epoch, "sa": best.sa, "ra": best.ra})
 
@@ -192,6 +200,7 @@ def _train_epoch(
     noise = derive_generator(device, plan.seed, "noise", number)
     batches = Batches(train, plan.batch, shuffle=True, augment=plan.augment, generator=order, device=device)
     validated = f"  SA {earlier[-1].sa:.1%}  RA {earlier[-1].ra:.1%}" if earlier else ""
+    trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     sums: dict[str, float] = {}
     loss_sum, seen = 0.0, 0
     model.train()
@@ -204,7 +213,7 @@ def _train_epoch(
         if not math.isfinite(value):
             raise _diverged(f"the loss is {value} in epoch {number + 1}, step {step + 1}", number)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward(inputs=trained)  # and not with respect to the images, which double backward would add
         optimizer.step()
         count = len(images)
         seen += count
@@ -233,8 +242,8 @@ def _validate(model: nn.Module, validation: ImageSet, plan: Plan, device: torch.
     return right.double().mean().item(), unbroken.double().mean().item()
 
 
-def _warn_of_overfitting(epochs: Sequence[Epoch]) -> None:
-    best = History(epochs).best
+def _warn_of_overfitting(epochs: Sequence[Epoch], keep_from: int) -> None:
+    best = History(epochs, keep_from=keep_from).best
     console.print(
         f"[yellow]warning:[/] this looks like catastrophic overfitting: the robust accuracy fell to {epochs[-1].ra:.1%}"
         f" (best: {best.ra:.1%} in epoch {best.epoch}, which is kept) while the training loss did not grow."

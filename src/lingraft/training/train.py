@@ -14,11 +14,14 @@ from lingraft.training.loop import Plan, fit, print_epoch
 from lingraft.training.loss import Loss
 from lingraft.training.madry import PgdLoss
 from lingraft.training.schedule import make_schedule
+from lingraft.training.standard import StandardLoss
 from lingraft.training.trades import TradesLoss
 
 
 def make_loss(config: TrainingConfig) -> Loss:
-    """The loss of the configured method."""
+    """The loss of the configured method; with ε = 0 nothing is attacked and every method is standard training."""
+    if config.eps == 0:
+        return StandardLoss()
     if config.method == "fat":
         return FastAdversarialLoss(config.eps, config.fgsm_step, config.grad_align)
     if config.method == "pgd":

@@ -1,0 +1,26 @@
+"""`lingraft demo`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lingraft.cli import app
+from lingraft.cli.options import Device, Json, Seed, next_step, print_json
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for what the demo makes.")] = Path("runs/demo"),
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Show the whole story on small handwritten digits that come with the package; takes seconds, needs no download."""
+    from lingraft import demo as story
+    from lingraft.device import resolve_device
+
+    figures = story.tell(out, seed, resolve_device(device), quiet=as_json)
+    if as_json:
+        print_json(figures)
+    next_step("lingraft zoo", "lingraft train --data mnist --model conv-big --eps 0.1")

@@ -1,0 +1,81 @@
+"""`lingraft evaluate`."""
+
+from typing import Annotated
+
+import typer
+
+from lingraft.cli import app
+from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse_eps, print_json
+from lingraft.errors import LingraftError
+
+
+@app.command()
+def evaluate(
+    folder: RunFolder,
+    attack: Annotated[str, typer.Option(help="pgd or fgsm.")] = "pgd",
+    steps: Annotated[int, typer.Option(help="Steps of PGD (the paper: 100).")] = 20,
+    restarts: Annotated[int, typer.Option(help="Random restarts of PGD (the paper: 100).")] = 5,
+    step_size: Annotated[float | None, typer.Option(help="Step of PGD in pixels. [default: 2.5·ε/steps]")] = None,
+    images: Annotated[
+        str | None, typer.Option(help="Attack this many of the test images, the first ones, or all. [default: 1000]")
+    ] = None,
+    eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. [default: that of the run]")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="Data set. [default: that of the run]")] = None,
+    batch: Annotated[int, typer.Option(help="Images attacked at a time; does not change the result.")] = 512,
+    threads: Annotated[int | None, typer.Option(help="CPU threads. [default: all cores]")] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Measure standard accuracy on all test images and robust accuracy against an attack."""
+    import torch
+    from rich.console import Console
+    from rich.table import Table
+
+    from lingraft.data import load as load_data
+    from lingraft.device import resolve_device
+    from lingraft.evaluation import Attack
+    from lingraft.evaluation import evaluate as measure
+    from lingraft.runs import Run, load
+
+    run = Run(folder)
+    description = run.describe()
+    radius = description.eps if eps is None else parse_eps(eps)
+    if radius is None:
+        raise LingraftError(f"{run.path} says no eps. Give one with --eps, e.g. --eps 2/255.")
+    data = data or description.data
+    if data is None:
+        raise LingraftError(f"{run.path} says no data set. Give one with --data, e.g. --data cifar10.")
+    plan = Attack(radius, attack, steps, restarts, step_size, seed)
+    where = resolve_device(device)
+    if threads is not None:
+        if threads < 1:
+            raise LingraftError(f"--threads must be at least 1, not {threads}.")
+        torch.set_num_threads(threads)
+    model = load(run, device=where)
+    test = load_data(data, "test")
+    count = _count(images, len(test))
+    result = measure(model, test, plan, images=count, batch=batch, device=where)
+    figures = {"data": data, **result.as_dict()}
+    run.add_to_summary("evaluation", {**run.summary().get("evaluation", {}), f"{data} {result.name}": figures})
+    if as_json:
+        print_json({"run": str(run.path), **figures})
+    else:
+        table = Table("", "accuracy", "images", title=f"{run.path}: {data}, ε = {radius:.4g}", title_justify="left")
+        table.add_row("standard (SA)", f"{result.sa:.2%}", f"{result.images_sa:,}")
+        table.add_row(f"robust (RA), {result.attack}", f"{result.ra:.2%}", f"{result.images:,}")
+        Console().print(table)
+    if (steps, restarts) != (100, 100) and attack == "pgd":
+        next_step(f"lingraft evaluate {run.path} --steps 100 --restarts 100   (the paper's attack; takes far longer)")
+
+
+def _count(text: str | None, available: int) -> int:
+    """How many test images to attack."""
+    if text is None:
+        return min(1000, available)
+    if text == "all":
+        return available
+    try:
+        return int(text)
+    except ValueError as error:
+        raise LingraftError(f"--images {text!r} is not a number of images. Write it like 500, or all.") from error

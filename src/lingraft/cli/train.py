@@ -1,0 +1,141 @@
+"""`lingraft train`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lingraft.cli import app
+from lingraft.cli.options import Device, Json, Seed, next_step, parse_eps, print_json
+from lingraft.errors import LingraftError
+
+#: The radii of the paper (Section 5); for digits the one of MNIST.
+PAPER_EPS = {"digits": "0.1", "mnist": "0.1", "svhn": "2/255", "cifar10": "2/255"}
+
+
+@app.command()
+def train(
+    data: Annotated[str, typer.Option("--data", help="Data set: digits, mnist, svhn or cifar10.")],
+    model: Annotated[str, typer.Option("--model", help="Network of the zoo; `lingraft zoo` lists them.")],
+    eps: Annotated[
+        str | None,
+        typer.Option("--eps", help="Radius to be robust in, e.g. 2/255; 0: standard training. [default: the paper's]"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Run folder to write. [default: runs/DATA-MODEL]")
+    ] = None,
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="laptop: 15 epochs, one-cycle; paper: 200 epochs, learning rate ÷10 at 100 and 150."
+            " The options below change single settings."
+        ),
+    ] = "laptop",
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
+    method: Annotated[str, typer.Option(help="fat (fast adversarial training with GradAlign), pgd or trades.")] = "fat",
+    schedule: Annotated[str | None, typer.Option(help="Learning rate: step, one-cycle or cosine.")] = None,
+    milestones: Annotated[
+        str | None, typer.Option(help="Epochs at which `step` divides by 10, e.g. 100,150. [default: 1/2 and 3/4]")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
+    batch: Annotated[int, typer.Option(help="Images a step.")] = 128,
+    momentum: Annotated[float, typer.Option(help="Momentum of SGD.")] = 0.9,
+    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 5e-4,
+    grad_align: Annotated[float, typer.Option(help="λ of GradAlign (fat); 0 switches it off.")] = 0.2,
+    attack_steps: Annotated[int, typer.Option(help="Steps of the attack in training (pgd, trades).")] = 10,
+    trades_beta: Annotated[float, typer.Option(help="β of TRADES.")] = 6.0,
+    validation_images: Annotated[
+        int | None, typer.Option(help="Images for the robust accuracy after each epoch. [default: of the preset]")
+    ] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Throw away what the run folder holds.")] = False,
+    threads: Annotated[int | None, typer.Option(help="CPU threads. [default: all cores]")] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Train a network of the zoo to be robust; run it again to go on after a stop."""
+    import torch
+    from rich.console import Console
+
+    from lingraft import zoo
+    from lingraft.data import DATASETS, load
+    from lingraft.device import resolve_device
+    from lingraft.names import lookup
+    from lingraft.report.history import plot_history
+    from lingraft.runs import ModelDescription, Run
+    from lingraft.training import PRESETS, TrainingConfig
+    from lingraft.training import train as train_model
+
+    spec = lookup("data set", data, DATASETS)
+    lookup("model", model, zoo.MODELS)
+    chosen = {
+        "epochs": epochs,
+        "schedule": schedule,
+        "lr": lr,
+        "milestones": _parse_milestones(milestones),
+        "validation_images": validation_images,
+    }
+    config = TrainingConfig(
+        eps=parse_eps(PAPER_EPS[data] if eps is None else eps),
+        method=method,
+        batch=batch,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        grad_align=grad_align,
+        attack_steps=attack_steps,
+        trades_beta=trades_beta,
+        seed=seed,
+        **{**lookup("preset", preset, PRESETS), **{name: value for name, value in chosen.items() if value is not None}},
+    )
+    where = resolve_device(device)
+    if threads is not None:
+        if threads < 1:
+            raise LingraftError(f"--threads must be at least 1, not {threads}.")
+        torch.set_num_threads(threads)
+    run = Run(out or Path("runs") / f"{data}-{model}")
+    torch.manual_seed(seed)
+    network = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
+    description = ModelDescription(
+        architecture=model,
+        input_shape=spec.input_shape,
+        classes=spec.classes,
+        mean=list(spec.mean),
+        std=list(spec.std),
+        data=data,
+        eps=config.eps,
+        seed=seed,
+    )
+    images, validation = load(data, "train"), load(data, "validation")
+    try:
+        history = train_model(
+            network, images, validation, config, run, description, augment=spec.augment, device=where, restart=restart
+        )
+    except KeyboardInterrupt:
+        next_step("the same command goes on after the last whole epoch")
+        raise
+    best = history.best
+    if history.resumed < config.epochs:
+        plot_history(run, history.epochs, f"{zoo.MODELS[model].title} on {spec.title}, ε = {config.eps:.4g}")
+        figures = {"best": best.as_dict(), "epochs": config.epochs, "settings": config.as_dict()}
+        run.add_to_summary("training", figures)
+    if as_json:
+        print_json({"run": str(run.path), "epochs_done_before": history.resumed, "best": best.as_dict()})
+    else:
+        console = Console(highlight=False)
+        if history.resumed == config.epochs:
+            console.print(f"{run.path} is trained already: all {config.epochs} epochs are done.", soft_wrap=True)
+        console.print(
+            f"kept epoch {best.epoch} of {config.epochs}: standard accuracy [bold]{best.sa:.2%}[/],"
+            f" robust accuracy [bold]{best.ra:.2%}[/] (PGD-{config.validation_steps}) on validation images",
+            soft_wrap=True,
+        )
+    next_step(f"lingraft evaluate {run.path}")
+
+
+def _parse_milestones(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise LingraftError(f"--milestones {text!r} are not epochs. Write them like 100,150.") from error
