@@ -20,7 +20,7 @@ class GraftedActivation(nn.Module):
 
     Shape: (N, *neurons) → the same, where `neurons` is the shape of one image's neurons.
 
-    `slope` and `intercept` are parameters of the neuron shape, of which only the grafted coordinates mean anything;
+    `slope` and `intercept` are parameters of shape (1, *neurons), of which only the grafted coordinates mean anything;
     gradients elsewhere are zero. Grafting more neurons later thus keeps the parameters, and what an optimizer knows
     of them, in place. The state dict holds the mask as bits, and slopes and intercepts of grafted neurons only.
     Neurons pruned with `prune` are grafted with the constant 0 and are never trained.
@@ -36,12 +36,12 @@ class GraftedActivation(nn.Module):
         self.base = base
         self.negative_slope = negative_slope
         shape = tuple(neurons)
-        self.slope = nn.Parameter(torch.zeros(shape))
-        self.intercept = nn.Parameter(torch.zeros(shape))
+        self.slope = nn.Parameter(torch.zeros(1, *shape))
+        self.intercept = nn.Parameter(torch.zeros(1, *shape))
         self.register_buffer("mask", torch.zeros(shape, dtype=torch.bool), persistent=False)
         self.register_buffer("fixed", torch.zeros(shape, dtype=torch.bool), persistent=False)
         self._count = 0
-        self._floor: Tensor | None = None
+        self._constants: tuple[Tensor, Tensor, Tensor] | None = None
 
     @property
     def neurons(self) -> tuple[int, ...]:
@@ -57,8 +57,8 @@ class GraftedActivation(nn.Module):
         """Graft the neurons of `mask` that are not grafted yet, in place, with these initial values."""
         new = self._new(mask)
         with torch.no_grad():
-            self.slope[new] = slope
-            self.intercept[new] = intercept
+            self.slope[0, new] = slope
+            self.intercept[0, new] = intercept
         self._set_masks(self.mask | new, self.fixed)
 
     def prune(self, mask: Tensor) -> None:
@@ -69,7 +69,7 @@ class GraftedActivation(nn.Module):
     def line(self) -> tuple[Tensor, Tensor]:
         """Slope and intercept of every neuron, of the neuron shape; 0 where the neuron is not grafted."""
         learned = self.mask & ~self.fixed
-        return self.slope.where(learned, 0), self.intercept.where(learned, 0)
+        return self.slope[0].where(learned, 0), self.intercept[0].where(learned, 0)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[1:] != self.mask.shape:
@@ -79,13 +79,13 @@ class GraftedActivation(nn.Module):
             )
         if not self._count:
             return self._activation(x)
-        learned = self.mask & ~self.fixed
+        learned, keep, floor = self._constants_for(x)
+        slope, intercept = _like(x, self.slope), _like(x, self.intercept)
+        intercept = intercept.where(learned, 0)
         if self.base == "relu":
-            scale = torch.where(learned, self.slope, (~self.mask).to(self.slope.dtype))
-            return line_relu(x, _as(x, scale), _as(x, self.intercept.where(learned, 0)), self._floor_for(x))
-        slope, intercept = self.line()
-        line = torch.addcmul(intercept, x, slope)
-        return torch.addcmul(line, self._activation(x), (~self.mask).to(x.dtype))
+            return line_relu(x, slope.where(learned, keep), intercept, floor)
+        line = torch.addcmul(intercept, x, slope.where(learned, 0))
+        return torch.addcmul(line, self._activation(x), keep)
 
     def extra_repr(self) -> str:
         return f"{self.base}, {self.grafted} of {self.mask.numel()} grafted"
@@ -108,20 +108,19 @@ class GraftedActivation(nn.Module):
     def _set_masks(self, mask: Tensor, fixed: Tensor) -> None:
         self.mask, self.fixed = mask, fixed
         self._count = int(mask.sum())
-        self._floor = None
+        self._constants = None
 
-    def _floor_for(self, x: Tensor) -> Tensor:
-        """The floor that `line_relu` wants, remembered until the masks, the device or the memory format change."""
-        channels_last = _is_channels_last(x)
-        floor = self._floor
-        if (
-            floor is None
-            or (floor.device, floor.dtype) != (x.device, x.dtype)
-            or (x.dim() == 4 and _is_channels_last(floor) != channels_last)
-        ):
-            floor = _as(x, torch.zeros_like(self.slope, dtype=x.dtype).masked_fill_(self.mask, -torch.inf).detach())
-            self._floor = floor
-        return floor
+    def _constants_for(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Learned or not, 1 for neurons that keep their activation, and the floor that `line_relu` wants.
+
+        Remembered until the masks, the device or the memory format change.
+        """
+        if self._constants is None or not _matches(x, self._constants[1]):
+            with torch.inference_mode(False):  # they outlive this pass, and the next one may be differentiated
+                mask, learned = (_like(x, m.unsqueeze(0), torch.bool) for m in (self.mask, self.mask & ~self.fixed))
+                keep = (~mask).to(x.dtype)
+                self._constants = learned, keep, torch.zeros_like(keep).masked_fill_(mask, -torch.inf)
+        return self._constants
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         learned = self.mask & ~self.fixed
@@ -129,7 +128,7 @@ class GraftedActivation(nn.Module):
         if self.fixed.any():
             destination[prefix + "fixed"] = pack(self.fixed)
         for name, values in (("slope", self.slope), ("intercept", self.intercept)):
-            destination[prefix + name] = (values if keep_vars else values.detach())[learned]
+            destination[prefix + name] = (values if keep_vars else values.detach())[0, learned]
 
     def _load_from_state_dict(
         self,
@@ -162,7 +161,7 @@ class GraftedActivation(nn.Module):
         with torch.no_grad():
             for parameter, values in ((self.slope, slope), (self.intercept, intercept)):
                 parameter.zero_()
-                parameter[learned] = values.to(parameter)
+                parameter[0, learned] = values.to(parameter)
         self._set_masks(mask, fixed)
 
 
@@ -177,11 +176,16 @@ def unpack(bits: Tensor, shape: Sequence[int]) -> Tensor:
     return torch.from_numpy(np.unpackbits(bits.cpu().numpy(), count=count).astype(bool)).view(*shape)
 
 
-def _is_channels_last(x: Tensor) -> bool:
+def _channels_last(x: Tensor) -> bool:
     return x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
 
 
-def _as(x: Tensor, values: Tensor) -> Tensor:
-    """`values` of the neuron shape as (1, *neurons) in the memory format of x, to be combined with it at full speed."""
-    values = values.unsqueeze(0).to(x.dtype)
-    return values.contiguous(memory_format=torch.channels_last) if _is_channels_last(x) else values
+def _matches(x: Tensor, values: Tensor) -> bool:
+    """Whether `values` of shape (1, *neurons) can be combined with x at full speed."""
+    return (values.device, values.dtype, _channels_last(values)) == (x.device, x.dtype, _channels_last(x))
+
+
+def _like(x: Tensor, values: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """`values` of shape (1, *neurons) with the device, type and memory format of x."""
+    layout = torch.channels_last if _channels_last(x) else torch.contiguous_format
+    return values.to(device=x.device, dtype=dtype or x.dtype).contiguous(memory_format=layout)
