@@ -27,7 +27,7 @@ class Patience:
     #: seconds without a byte until a connection counts as dead
     stall: float = 20.0
     #: rounds through all addresses, one after the other, that bring nothing new
-    rounds: int = 5
+    rounds: int = 4
     #: seconds between two rounds; doubled after each that brought nothing new
     pause: float = 1.0
 
@@ -61,7 +61,7 @@ def download(
     fruitless = 0
     while remaining and fruitless < patience.rounds:
         if failures:
-            time.sleep(patience.pause * 2**fruitless)
+            time.sleep(patience.pause * 2 ** max(0, fruitless - 1))
         fruitless += 1
         for url in tuple(remaining):
             try:
