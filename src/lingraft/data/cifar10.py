@@ -29,7 +29,7 @@ def read(part: str, root: Path) -> ImageSet:
     names = _FILES[part]
     homes = (root, root / "cifar10")
     folders = [*(home / FOLDER for home in homes), *homes]
-    if folder := next((folder for folder in folders if all((folder / name).is_file() for name in names)), None):
+    if folder := next((folder for folder in folders if all(find([folder / name]) for name in names)), None):
         blobs = {folder / name: _read_file(folder / name) for name in names}
     elif archive := find([home / ARCHIVE for home in homes]):
         blobs = {archive / name: blob for name, blob in _read_archive(archive, names).items()}

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from lingraft.data.download import Patience, download, md5_of
 from lingraft.data.inventory import inventory
-from lingraft.data.places import data_root
+from lingraft.data.places import data_root, find
 from lingraft.data.sources import SOURCES, PublishedFile
 from lingraft.errors import LingraftError
 from lingraft.progress import progress
@@ -36,7 +36,7 @@ def fetch(
     new = []
     for file in source.files:
         path = root / file.path
-        if path.is_file() and path.stat().st_size == file.size and md5_of(path) == file.md5:
+        if find([path]) and path.stat().st_size == file.size and md5_of(path) == file.md5:
             continue
         _fetch_one(addresses, path, file, patience)
         new.append(path)

@@ -23,8 +23,8 @@ def data_root() -> Path:
 
 
 def find(candidates: Sequence[Path]) -> Path | None:
-    """The first candidate that is a file."""
-    return next((path for path in candidates if path.is_file()), None)
+    """The first candidate that is a file; one in a folder that we may not look into is none."""
+    return next((path for path in candidates if os.path.isfile(path)), None)
 
 
 def missing(dataset: str, what: str, folders: Sequence[Path]) -> MissingFile:
