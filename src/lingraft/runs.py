@@ -123,8 +123,8 @@ class Run:
             part.unlink(missing_ok=True)
 
     def remove_results(self) -> None:
-        """Remove the weights and everything measured of them: the run is trained anew."""
-        for path in (self.weights_path, self.history_path, self.summary_path, self.scores_path):
+        """Remove what training wrote and everything measured of it; the checkpoint first, as it vouches for the rest."""
+        for path in (self.checkpoint_path, self.weights_path, self.history_path, self.summary_path, self.scores_path):
             path.unlink(missing_ok=True)
 
     def summary(self) -> dict[str, Any]:

@@ -15,14 +15,14 @@ def evaluate(
     attack: Annotated[str, typer.Option(help="pgd or fgsm.")] = "pgd",
     steps: Annotated[int, typer.Option(help="Steps of PGD (the paper: 100).")] = 20,
     restarts: Annotated[int, typer.Option(help="Random restarts of PGD (the paper: 100).")] = 5,
-    step_size: Annotated[float | None, typer.Option(help="Step of PGD in pixels. [default: 2.5·ε/steps]")] = None,
+    step_size: Annotated[float | None, typer.Option(help="Step of PGD in pixels. (default: 2.5·ε/steps)")] = None,
     images: Annotated[
-        str | None, typer.Option(help="Attack this many of the test images, the first ones, or all. [default: 1000]")
+        str | None, typer.Option(help="Attack this many of the test images, the first ones, or all. (default: 1000)")
     ] = None,
-    eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. [default: that of the run]")] = None,
-    data: Annotated[str | None, typer.Option("--data", help="Data set. [default: that of the run]")] = None,
+    eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="Data set. (default: that of the run)")] = None,
     batch: Annotated[int, typer.Option(help="Images attacked at a time; does not change the result.")] = 512,
-    threads: Annotated[int | None, typer.Option(help="CPU threads. [default: all cores]")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads. (default: all cores)")] = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,

@@ -19,10 +19,10 @@ def train(
     model: Annotated[str, typer.Option("--model", help="Network of the zoo; `lingraft zoo` lists them.")],
     eps: Annotated[
         str | None,
-        typer.Option("--eps", help="Radius to be robust in, e.g. 2/255; 0: standard training. [default: the paper's]"),
+        typer.Option("--eps", help="Radius to be robust in, e.g. 2/255; 0: standard training. (default: the paper's)"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Run folder to write. [default: runs/DATA-MODEL]")
+        Path | None, typer.Option("-o", "--out", help="Run folder to write. (default: runs/DATA-MODEL)")
     ] = None,
     preset: Annotated[
         str,
@@ -35,7 +35,7 @@ def train(
     method: Annotated[str, typer.Option(help="fat (fast adversarial training with GradAlign), pgd or trades.")] = "fat",
     schedule: Annotated[str | None, typer.Option(help="Learning rate: step, one-cycle or cosine.")] = None,
     milestones: Annotated[
-        str | None, typer.Option(help="Epochs at which `step` divides by 10, e.g. 100,150. [default: 1/2 and 3/4]")
+        str | None, typer.Option(help="Epochs at which `step` divides by 10, e.g. 100,150. (default: 1/2 and 3/4)")
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
     batch: Annotated[int, typer.Option(help="Images a step.")] = 128,
@@ -45,10 +45,10 @@ def train(
     attack_steps: Annotated[int, typer.Option(help="Steps of the attack in training (pgd, trades).")] = 10,
     trades_beta: Annotated[float, typer.Option(help="β of TRADES.")] = 6.0,
     validation_images: Annotated[
-        int | None, typer.Option(help="Images for the robust accuracy after each epoch. [default: of the preset]")
+        int | None, typer.Option(help="Images for the robust accuracy after each epoch. (default: of the preset)")
     ] = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the run folder holds.")] = False,
-    threads: Annotated[int | None, typer.Option(help="CPU threads. [default: all cores]")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads. (default: all cores)")] = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
@@ -114,7 +114,7 @@ def train(
         next_step("the same command goes on after the last whole epoch")
         raise
     best = history.best
-    if history.resumed < config.epochs:
+    if history.resumed < config.epochs or "training" not in run.summary():
         plot_history(run, history.epochs, f"{zoo.MODELS[model].title} on {spec.title}, ε = {config.eps:.4g}")
         figures = {"best": best.as_dict(), "epochs": config.epochs, "settings": config.as_dict()}
         run.add_to_summary("training", figures)

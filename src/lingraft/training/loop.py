@@ -152,19 +152,19 @@ def _begin(
 ) -> list[Epoch]:
     """Bring model, optimizer and run folder to the last whole epoch; gives the epochs done."""
     run.remove_parts()
-    if run.checkpoint_path.exists() and not restart:
+    if restart:
+        run.remove_results()
+    if run.checkpoint_path.exists():
         checkpoint = Checkpoint.load(run)
         check_same_settings(run, checkpoint.settings, settings)
+        checkpoint.restore(model, optimizer, run)
     else:
-        if not restart:
-            refuse_foreign(run)
-        # The start is a checkpoint too: a kill in the first epoch loses no settings and no initial weights.
+        refuse_foreign(run)
+        # The start is a checkpoint too: a kill in the first epoch loses neither settings nor initial weights.
         checkpoint = Checkpoint.of(model, optimizer, settings, [])
         checkpoint.save(run)
-    checkpoint.restore(model, optimizer, run)
     epochs = list(checkpoint.epochs)
     if not epochs:
-        run.remove_results()
         run.write_description(description)
         return epochs
     # Killed right after a checkpoint, the weights of that epoch may not have been written as the best yet.
