@@ -107,9 +107,8 @@ def _restore_two_layers(builder: GraphBuilder, node: fx.Node, activation: nn.Mod
     line = _Line(chosen.astype(np.float32), np.zeros(outputs, np.float32))
     source = bent.args[0]
     assert isinstance(source, fx.Node)
-    with builder.graph.inserting_before(node):
-        x = builder.layer(merged, source)
-    _replace(builder, node, total, x, chosen, line)
+    builder.exchange(bent, merged, source)
+    _replace(builder, node, total, bent, chosen, line)
     return True
 
 
@@ -129,15 +128,13 @@ def _replace(builder: GraphBuilder, node: fx.Node, last: fx.Node, x: fx.Node, ma
 
 def _added(builder: GraphBuilder, user: fx.Node, last: fx.Node, x: fx.Node) -> _Line | None:
     """What `user` adds to `last`, if that is a line in x."""
-    if builder.shape(user) != builder.shape(x):
+    if user.target not in (torch.add, torch.sub) or builder.shape(user) != builder.shape(x):
         return None
     if user.target is torch.add:
         other = user.args[1] if user.args[0] is last else user.args[0]
         return _line(builder, other, x)
-    if user.target is torch.sub and user.args[0] is last:
-        line = _line(builder, user.args[1], x)
-        return None if line is None else _Line(-line.slope, -line.intercept)
-    return None
+    line = _line(builder, user.args[1], x) if user.args[0] is last else None
+    return None if line is None else _Line(-line.slope, -line.intercept)
 
 
 def _line(builder: GraphBuilder, value: object, x: fx.Node, depth: int = 0) -> _Line | None:

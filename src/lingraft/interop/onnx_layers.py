@@ -110,6 +110,8 @@ def _pad(
 ) -> Value:
     if mode != "constant" or min(pad, default=0) < 0:
         raise LingraftError(f"padding of mode {mode!r} by {list(pad)} cannot be written as ONNX.")
+    if not any(pad):
+        return x
     # torch counts from the last dimension
     before, after = list(pad[0::2])[::-1], list(pad[1::2])[::-1]
     if value:
