@@ -11,6 +11,7 @@ import lingraft
 from lingraft import LingraftError
 from lingraft.grafting.tracing import trace
 from lingraft.interop.onnx_import import load_onnx
+from lingraft.interop.onnx_operations import TRANSLATORS
 
 
 def weights(*shape: int, seed: int = 0) -> np.ndarray:
@@ -325,6 +326,12 @@ def test_two_outputs(make_onnx):
 def test_input_without_a_batch_dimension(make_onnx):
     with pytest.raises(LingraftError, match="batch dimension"):
         load_onnx(make_onnx([("Relu", "x", "y")], ["N"]))
+
+
+def test_a_network_that_disagrees_with_onnxruntime_is_refused(make_onnx, monkeypatch):
+    monkeypatch.setitem(TRANSLATORS, "Relu", TRANSLATORS["Identity"])
+    with pytest.raises(LingraftError, match="differs from onnxruntime"):
+        load_onnx(make_onnx([("Relu", "x", "y")], [1, 3]))
 
 
 @pytest.mark.parametrize(
