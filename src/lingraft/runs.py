@@ -30,6 +30,18 @@ from lingraft.files import read_json, replacing, write_json
 FORMAT = 1
 
 
+class GraftedSite(BaseModel):
+    """A site of a grafted model; its mask and its lines are in the weights."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    shape: tuple[int, ...]
+    #: how many neurons are linear, and how many of these are pruned: 0 and never trained
+    grafted: int
+    pruned: int
+
+
 class ModelDescription(BaseModel):
     """`model.json`: what is needed to rebuild the model, and where it comes from."""
 
@@ -47,6 +59,8 @@ class ModelDescription(BaseModel):
     seed: int | None = None
     #: the run this one was grafted from
     parent: str | None = None
+    #: the sites that are a GraftedActivation, None for a model that is not grafted
+    grafted: list[GraftedSite] | None = None
     versions: dict[str, str] = {}
 
 
@@ -123,7 +137,7 @@ class Run:
             part.unlink(missing_ok=True)
 
     def remove_results(self) -> None:
-        """Remove what training wrote and everything measured of it; the checkpoint first, as it vouches for the rest."""
+        """Remove what training wrote and all that was measured of it; the checkpoint first, as it vouches for the rest."""
         for path in (self.checkpoint_path, self.weights_path, self.history_path, self.summary_path, self.scores_path):
             path.unlink(missing_ok=True)
 
@@ -140,7 +154,7 @@ def load(run: str | Path | Run, model: nn.Module | None = None, device: str | to
     """The model of a run folder, in eval mode, ready to use on images in [0, 1].
 
     A network of the zoo is built by its name; for a module of your own pass a new instance as `model`,
-    whose weights are then replaced.
+    whose weights are then replaced. Of a grafted run you get the grafted model (of your own module a grafted copy).
     """
     run = run if isinstance(run, Run) else Run(run)
     description = run.describe()
@@ -152,6 +166,10 @@ def load(run: str | Path | Run, model: nn.Module | None = None, device: str | to
         model = zoo.build(
             description.architecture, description.input_shape, description.classes, description.mean, description.std
         )
+    if description.grafted is not None:
+        from lingraft.grafting.surgery import prepared
+
+        model = prepared(model, {site.name: site.shape for site in description.grafted})
     tensors, _ = load_tensors(run.weights_path)
     load_weights(model, tensors, run.weights_path)
     return model.to(device).eval()

@@ -1,8 +1,54 @@
 """Grafting: which neurons to make linear, the surgery that does it, and the training that follows."""
 
 from lingraft.grafting.activation import GraftedActivation
+from lingraft.grafting.choose import choose, score
+from lingraft.grafting.config import METHODS, SIGNIFICANCES, FineTuning, GraftingConfig, fine_tuning_defaults
+from lingraft.grafting.fine_tuning import graft_and_tune
+from lingraft.grafting.hydra import Hydra
+from lingraft.grafting.instability import BOUNDS, Instability, unstable_ratio
+from lingraft.grafting.plan import GraftingPlan, plan
+from lingraft.grafting.ranking import rank
+from lingraft.grafting.regularizers import REGULARIZERS
+from lingraft.grafting.schedule import GradualSchedule
+from lingraft.grafting.scores import Scores
+from lingraft.grafting.selection import GAMMAS, select
+from lingraft.grafting.significance import ActivationGradient, ActivationMagnitude, RandomSignificance, Significance
 from lingraft.grafting.sites import Site, grafted_activations, sites
 from lingraft.grafting.surgery import graft, masks, prepared, pruned
 from lingraft.grafting.tracing import trace
 
-__all__ = ["GraftedActivation", "Site", "graft", "grafted_activations", "masks", "prepared", "pruned", "sites", "trace"]
+__all__ = [
+    "BOUNDS",
+    "GAMMAS",
+    "METHODS",
+    "REGULARIZERS",
+    "SIGNIFICANCES",
+    "ActivationGradient",
+    "ActivationMagnitude",
+    "FineTuning",
+    "GradualSchedule",
+    "GraftedActivation",
+    "GraftingConfig",
+    "GraftingPlan",
+    "Hydra",
+    "Instability",
+    "RandomSignificance",
+    "Scores",
+    "Significance",
+    "Site",
+    "choose",
+    "fine_tuning_defaults",
+    "graft",
+    "graft_and_tune",
+    "grafted_activations",
+    "masks",
+    "plan",
+    "prepared",
+    "pruned",
+    "rank",
+    "score",
+    "select",
+    "sites",
+    "trace",
+    "unstable_ratio",
+]

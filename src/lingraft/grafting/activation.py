@@ -41,6 +41,7 @@ class GraftedActivation(nn.Module):
         self.register_buffer("mask", torch.zeros(shape, dtype=torch.bool), persistent=False)
         self.register_buffer("fixed", torch.zeros(shape, dtype=torch.bool), persistent=False)
         self._count = 0
+        self._trained = False
         self._constants: tuple[Tensor, Tensor, Tensor] | None = None
 
     @property
@@ -81,6 +82,8 @@ class GraftedActivation(nn.Module):
             return self._activation(x)
         learned, keep, floor = self._constants_for(x)
         slope, intercept = _like(x, self.slope), _like(x, self.intercept)
+        if not self._trained:
+            slope, intercept = slope.detach(), intercept.detach()
         intercept = intercept.where(learned, 0)
         if self.base == "relu":
             return line_relu(x, slope.where(learned, keep), intercept, floor)
@@ -108,6 +111,7 @@ class GraftedActivation(nn.Module):
     def _set_masks(self, mask: Tensor, fixed: Tensor) -> None:
         self.mask, self.fixed = mask, fixed
         self._count = int(mask.sum())
+        self._trained = bool((mask & ~fixed).any())
         self._constants = None
 
     def _constants_for(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

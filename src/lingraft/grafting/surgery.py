@@ -38,9 +38,7 @@ def graft(
     return _operate(model, mask, input_shape, lambda site, chosen: site.graft(chosen, slope, intercept))
 
 
-def pruned(
-    model: nn.Module, mask: Mapping[str, Tensor], *, input_shape: Sequence[int] | None = None
-) -> fx.GraphModule:
+def pruned(model: nn.Module, mask: Mapping[str, Tensor], *, input_shape: Sequence[int] | None = None) -> fx.GraphModule:
     """A copy of `model` in which every neuron that is True in `mask` is 0 and stays so in training.
 
     This is grafting of the fixed line 0·x + 0 (the paper, Section "Grafting 0 versus a×x+b"); arguments as in `graft`.
@@ -53,9 +51,17 @@ def masks(model: nn.Module) -> dict[str, Tensor]:
     return {name: site.mask.clone() for name, site in grafted_activations(model).items()}
 
 
-def prepared(model: nn.Module, found: Sequence[Site]) -> fx.GraphModule:
-    """A copy of `model` in which each of these sites is a GraftedActivation without new grafted neurons."""
-    return graft(model, {site.name: torch.zeros(site.shape, dtype=torch.bool) for site in found})
+def prepared(model: nn.Module, shapes: Mapping[str, Sequence[int]]) -> fx.GraphModule:
+    """A copy of `model` in which each of these sites is a GraftedActivation, without grafting any more neurons.
+
+    `shapes` maps site names to neuron shapes.
+    """
+    return graft(model, {name: torch.zeros(*shape, dtype=torch.bool) for name, shape in shapes.items()})
+
+
+def shapes(found: Iterable[Site]) -> dict[str, tuple[int, ...]]:
+    """Site name → neuron shape."""
+    return {site.name: site.shape for site in found}
 
 
 def require_finite(model: nn.Module) -> None:
@@ -73,7 +79,7 @@ def _operate(
 ) -> fx.GraphModule:
     require_finite(model)
     if input_shape is not None:
-        _check_shapes(mask, sites(model, input_shape))
+        check_shapes(mask, sites(model, input_shape))
     traced = trace(copy.deepcopy(model))
     found = {call.name: call for call in calls(traced)}
     _separate(traced, found.values())
@@ -94,10 +100,11 @@ def _operate(
     return traced
 
 
-def _check_shapes(mask: Mapping[str, Tensor], found: Sequence[Site]) -> None:
-    shapes = {site.name: site.shape for site in found}
+def check_shapes(mask: Mapping[str, Tensor], found: Sequence[Site]) -> None:
+    """Refuse a mask that names other sites than these, or other shapes."""
+    known = shapes(found)
     for name, chosen in mask.items():
-        shape = lookup("site", name, shapes)
+        shape = lookup("site", name, known)
         if tuple(chosen.shape) != shape:
             raise LingraftError(
                 f"the mask of site {name!r} has shape {tuple(chosen.shape)}, its neurons have shape {shape}."

@@ -1,0 +1,67 @@
+"""From a model and images to a mask, as a GraftingConfig says."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from lingraft.data import ImageSet
+from lingraft.errors import LingraftError
+from lingraft.grafting.config import GraftingConfig
+from lingraft.grafting.hydra import Hydra
+from lingraft.grafting.instability import Instability
+from lingraft.grafting.scores import Scores
+from lingraft.grafting.selection import select
+from lingraft.grafting.significance import (
+    ActivationGradient,
+    ActivationMagnitude,
+    RandomSignificance,
+    Significance,
+)
+from lingraft.grafting.surgery import require_finite
+
+
+def score(model: nn.Module, data: ImageSet, config: GraftingConfig) -> Scores:
+    """Significance and, where the method asks for it, instability of every neuron, on the images that the config names.
+
+    `data` should be training images: scores on test images would leak into the model.
+    """
+    require_finite(model)
+    if config.images is not None and config.images > len(data):
+        raise LingraftError(f"scores on {config.images} images are asked for, but there are {len(data)}. Use fewer.")
+    images = data if config.images is None else data.take(config.images)
+    name = config.how.significance or config.significance
+    significance = _significance(name, config).score(model, images)
+    instability = Instability(config.eps, config.bounds).score(model, images) if config.how.instability else None
+    facts = {"significance": name, "images": len(images), "eps": config.eps, "seed": config.seed}
+    if instability is not None:
+        facts["bounds"] = config.bounds
+        # the same order of sites in both
+        instability = {site: instability[site] for site in significance}
+    return Scores(significance, instability, facts)
+
+
+def choose(
+    scores: Scores, config: GraftingConfig, grafted: Mapping[str, Tensor] | None = None, upto: float | None = None
+) -> dict[str, Tensor]:
+    """The mask of the neurons to graft; with `upto`, of the first ones of them up to that ratio."""
+    if config.method == "baseline":
+        return {name: torch.zeros(values.shape, dtype=torch.bool) for name, values in scores.significance.items()}
+    return select(
+        scores.instability_rank,
+        scores.significance_rank,
+        config.ratio if upto is None else upto,
+        config.gammas if config.how.instability else (0.0,),
+        grafted,
+        of_ratio=config.ratio,
+    )
+
+
+def _significance(name: str, config: GraftingConfig) -> Significance:
+    if name == "hydra":
+        return Hydra(config.ratio, config.eps, seed=config.seed)
+    if name == "sap":
+        return ActivationMagnitude()
+    if name == "random":
+        return RandomSignificance(config.seed)
+    return ActivationGradient(config.eps if name == "adversarial-gap" else 0.0, seed=config.seed)

@@ -1,0 +1,127 @@
+"""What to graft and how to train it afterwards: all that can be set, checked when it is made."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lingraft.errors import LingraftError
+from lingraft.grafting.instability import BOUNDS
+from lingraft.grafting.regularizers import REGULARIZERS
+from lingraft.grafting.selection import GAMMAS
+from lingraft.grafting.surgery import INTERCEPT, SLOPE
+from lingraft.names import lookup
+from lingraft.training import TrainingConfig
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to choose neurons and what to put there (the paper, Section "The superiority of grafting")."""
+
+    title: str
+    #: which significance it must use; None: the one that is set
+    significance: str | None = None
+    #: whether instability counts (γ as set) or significance alone (γ = 0)
+    instability: bool = False
+    #: whether the chosen neurons become 0 instead of a learned line
+    zero: bool = False
+
+
+METHODS: dict[str, Method] = {
+    "grafting": Method("graft lines where γ·r_u − r_s is highest", instability=True),
+    "zero": Method("graft 0 where γ·r_u − r_s is highest", instability=True, zero=True),
+    "random": Method("graft lines at random", significance="random"),
+    "sap": Method("prune activations of least magnitude (Dhillon et al. 2018)", significance="sap", zero=True),
+    "gap": Method("prune activations of least gradient (Ye et al. 2020)", significance="gap", zero=True),
+    "hydra": Method("prune activations by learned scores (Sehwag et al. 2020)", significance="hydra", zero=True),
+    "baseline": Method("graft nothing, only train on"),
+}
+
+#: Ways to measure how much a neuron matters.
+SIGNIFICANCES: dict[str, str] = {
+    "gap": "mean |∂loss/∂activation|",
+    "adversarial-gap": "the same at FGSM images",
+    "sap": "mean |activation|",
+    "hydra": "learned",
+    "random": "random",
+}
+
+
+@dataclass(frozen=True)
+class GraftingConfig:
+    """Which neurons become linear. The defaults are the paper's (Section 4)."""
+
+    #: radius of the ball in which neurons are stable or not, in pixels of [0, 1]
+    eps: float
+    method: str = "grafting"
+    #: share of the neurons of the network to graft
+    ratio: float = 0.5
+    gammas: tuple[float, ...] = GAMMAS
+    significance: str = "gap"
+    bounds: str = "intervals"
+    #: training images, the first ones, that the scores are computed on; None: all
+    images: int | None = 1000
+    slope: float = SLOPE
+    intercept: float = INTERCEPT
+    #: graft over the first half of fine-tuning instead of at once, and score anew at each step
+    gradual: bool = False
+    rescore: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        lookup("method", self.method, METHODS)
+        lookup("significance", self.significance, SIGNIFICANCES)
+        lookup("bounds", self.bounds, BOUNDS)
+        if not (math.isfinite(self.eps) and 0 <= self.eps <= 1):
+            raise LingraftError(f"eps must lie between 0 and 1, not {self.eps}: it is a distance in pixels of [0, 1].")
+        if not (math.isfinite(self.ratio) and 0 <= self.ratio <= 1):
+            raise LingraftError(f"the ratio of neurons to graft must lie between 0 and 1, not {self.ratio}.")
+        if not self.gammas or any(math.isnan(gamma) or gamma < 0 for gamma in self.gammas):
+            raise LingraftError(f"γ must be one number or more, each 0 or above, not {list(self.gammas)}.")
+        if self.images is not None and self.images < 1:
+            raise LingraftError(f"scores need at least 1 image, not {self.images}.")
+        if self.rescore and not self.gradual:
+            raise LingraftError("scoring anew at each step belongs to gradual grafting. Add --gradual.")
+
+    @property
+    def how(self) -> Method:
+        """What the method means."""
+        return METHODS[self.method]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {**asdict(self), "gammas": [str(g) if math.isinf(g) else g for g in self.gammas]}
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """How the grafted network is trained. The defaults are the paper's (Section 5, "Training details")."""
+
+    #: of the weights: method, ε, epochs, schedule, batch size; its `lr` is theirs
+    training: TrainingConfig
+    #: learning rate of slopes and intercepts, which have no weight decay
+    line_lr: float = 0.01
+    freeze_weights: bool = False
+    regularize: tuple[str, ...] = ()
+    #: factors and threshold of the regularizers, as Xiao et al. 2019 choose them for CIFAR-10
+    stability: float = 1e-4
+    l1: float = 1e-5
+    prune_below: float = 1e-3
+
+    def __post_init__(self) -> None:
+        for name in self.regularize:
+            lookup("regularizer", name, REGULARIZERS)
+        for name in ("line_lr", "stability", "l1", "prune_below"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise LingraftError(f"{name} must be above 0, not {value}.")
+        if self.freeze_weights and self.regularize:
+            raise LingraftError("regularizers train the weights; frozen weights cannot be regularized. Leave one out.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {**asdict(self), "regularize": list(self.regularize)}
+
+
+def fine_tuning_defaults(eps: float, **changes: Any) -> TrainingConfig:
+    """The paper's training of the weights in fine-tuning: 100 epochs, cosine from 0.001; `changes` override."""
+    return TrainingConfig(**{"eps": eps, "epochs": 100, "lr": 0.001, "schedule": "cosine", **changes})

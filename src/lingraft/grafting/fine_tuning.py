@@ -1,0 +1,156 @@
+"""Grafting a trained model and training it on (the paper, Section 4, "Linearize and tune")."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from lingraft.data import ImageSet
+from lingraft.errors import LingraftError
+from lingraft.grafting.activation import pack
+from lingraft.grafting.choose import choose, score
+from lingraft.grafting.config import FineTuning, GraftingConfig
+from lingraft.grafting.regularizers import ReluStability, WeightNorm, prune_small_weights
+from lingraft.grafting.schedule import GradualSchedule
+from lingraft.grafting.scores import Scores
+from lingraft.grafting.sites import grafted_activations, sites
+from lingraft.grafting.surgery import check_shapes, masks, prepared, shapes
+from lingraft.runs import GraftedSite, ModelDescription, Run
+from lingraft.training import Epoch, History, Loss, Plan, fit, make_loss, make_schedule, total
+from lingraft.training.loop import print_epoch
+
+
+def graft_and_tune(
+    model: nn.Module,
+    train: ImageSet,
+    validation: ImageSet,
+    config: GraftingConfig,
+    tuning: FineTuning | None,
+    run: Run,
+    description: ModelDescription,
+    *,
+    mask: Mapping[str, Tensor] | None = None,
+    augment: bool = False,
+    device: torch.device | str = "cpu",
+    restart: bool = False,
+    report: Callable[[Epoch], None] = print_epoch,
+) -> tuple[fx.GraphModule, History | None]:
+    """A grafted and fine-tuned copy of `model` in eval mode, kept in `run` with its scores; `model` is not changed.
+
+    Scores are computed on training images; a `mask` takes the place of scoring and choosing. Without `tuning` the model
+    is grafted only. Stopped and called again with the same arguments it goes on after the last whole epoch.
+    """
+    if config.gradual and (tuning is None or mask is not None):
+        raise LingraftError("gradual grafting chooses its neurons while it trains: give it epochs, and no mask.")
+    if restart:
+        run.remove_results()
+    found = sites(model, tuple(train.images.shape[1:]))
+    grafted = prepared(model, shapes(found)).to(device)
+    scores = None
+    if mask is not None:
+        check_shapes(mask, found)
+        chosen = dict(mask)
+    elif config.method == "baseline":
+        chosen = {}
+    else:
+        scores = _scores(grafted, train, config, run)
+        chosen = choose(scores, config, masks(grafted))
+    if not config.gradual:
+        graft_in_place(grafted, chosen, config)
+    if tuning is None:
+        history = None
+        run.save_weights(grafted)
+    else:
+        settings = {**config.as_dict(), **tuning.as_dict(), "augment": augment, "parent": description.parent}
+        if mask is not None:
+            settings["mask"] = _digest(mask)
+        plan = _plan(grafted, tuning, settings, augment)
+        if config.gradual and scores is not None:
+            plan = _gradually(plan, grafted, train, config, scores)
+        description.grafted = _describe(grafted)
+        history = fit(grafted, train, validation, run, plan, description, device=device, report=report)
+    description.grafted = _describe(grafted)
+    run.write_description(description)
+    return grafted.eval(), history
+
+
+def graft_in_place(model: nn.Module, mask: Mapping[str, Tensor], config: GraftingConfig) -> None:
+    """Graft the neurons of `mask` that are not grafted yet with the line, or the 0, that the config names."""
+    for name, site in grafted_activations(model).items():
+        if name in mask and config.how.zero:
+            site.prune(mask[name])
+        elif name in mask:
+            site.graft(mask[name], config.slope, config.intercept)
+
+
+def _scores(model: nn.Module, train: ImageSet, config: GraftingConfig, run: Run) -> Scores:
+    """Those that an earlier call left in the run, or new ones."""
+    if run.scores_path.exists() and run.checkpoint_path.exists():
+        return Scores.load(run.scores_path)  # if they were made otherwise, `fit` refuses the settings
+    scores = score(model, train, config)
+    scores.save(run.scores_path)
+    return scores
+
+
+def _describe(model: nn.Module) -> list[GraftedSite]:
+    return [
+        GraftedSite(name=name, shape=site.neurons, grafted=site.grafted, pruned=int(site.fixed.sum()))
+        for name, site in grafted_activations(model).items()
+    ]
+
+
+def _digest(mask: Mapping[str, Tensor]) -> str:
+    content = b"".join(name.encode() + pack(mask[name]).numpy().tobytes() for name in sorted(mask))
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], augment: bool) -> Plan:
+    """The training loop's plan; changes the weights of `model` if small ones are to be pruned."""
+    training = tuning.training
+    lines = [p for site in grafted_activations(model).values() for p in (site.slope, site.intercept)]
+    others = {id(p) for p in lines}
+    weights = [p for p in model.parameters() if id(p) not in others]
+    groups: list[dict[str, Any]] = [{"params": lines, "lr": tuning.line_lr, "weight_decay": 0.0}]
+    if tuning.freeze_weights:
+        for weight in weights:
+            weight.requires_grad_(False)
+    else:
+        groups.insert(0, {"params": weights, "lr": training.lr, "weight_decay": training.weight_decay})
+    if "prune" in tuning.regularize:
+        prune_small_weights(model, tuning.prune_below)
+    parts: list[tuple[float, Loss]] = [(1.0, make_loss(training))]
+    if "stability" in tuning.regularize:
+        parts.append((tuning.stability, ReluStability(training.eps)))
+    if "l1" in tuning.regularize:
+        parts.append((tuning.l1, WeightNorm()))
+    return Plan(
+        loss=parts[0][1] if len(parts) == 1 else total(*parts),
+        groups=groups,
+        schedule=make_schedule(training.schedule, training.epochs, training.milestones),
+        settings=settings,
+        eps=training.eps,
+        epochs=training.epochs,
+        batch=training.batch,
+        momentum=training.momentum,
+        seed=training.seed,
+        augment=augment,
+        validation_steps=training.validation_steps,
+        validation_images=training.validation_images,
+    )
+
+
+def _gradually(plan: Plan, model: nn.Module, train: ImageSet, config: GraftingConfig, scores: Scores) -> Plan:
+    """The plan, with more neurons grafted before each of the first epochs; the best epoch is sought after these."""
+    present = masks(model)
+    share = sum(int(mask.sum()) for mask in present.values()) / sum(mask.numel() for mask in present.values())
+    schedule = GradualSchedule(config.ratio, plan.epochs, share)
+
+    def graft_more(epoch: int) -> None:
+        if epoch < schedule.steps:
+            now = score(model, train, config) if config.rescore and epoch else scores
+            graft_in_place(model, choose(now, config, masks(model), schedule.at(epoch)), config)
+
+    return replace(plan, before_epoch=graft_more, keep_from=schedule.steps - 1)

@@ -1,0 +1,73 @@
+"""Scores of all neurons of a network, kept in a file with what they were computed from."""
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lingraft.errors import LingraftError
+from lingraft.files import replacing
+from lingraft.grafting.ranking import NeuronValues, rank
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Raw scores, site name → tensor of the neuron shape, and the ranks that follow from them.
+
+    Where the selection does not ask for instability, `instability` is None and every neuron ranks alike.
+    """
+
+    significance: NeuronValues
+    instability: NeuronValues | None = None
+    #: what they were computed from: methods, ε, number of images …; JSON-able
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def significance_rank(self) -> dict[str, Tensor]:
+        """r_s in [0, 1]."""
+        return rank(self.significance)
+
+    @cached_property
+    def instability_rank(self) -> dict[str, Tensor]:
+        """r_u in [0, 1]."""
+        if self.instability is None:
+            return {name: torch.full_like(ranks, 0.5) for name, ranks in self.significance_rank.items()}
+        return rank(self.instability)
+
+    def save(self, path: Path) -> None:
+        """Write raw values and ranks as a NumPy archive: arrays `significance/raw/SITE`, `significance/rank/SITE` …"""
+        arrays: dict[str, Any] = {"facts": np.array(json.dumps(dict(self.facts)))}
+        for kind, raw, ranks in (
+            ("significance", self.significance, self.significance_rank),
+            ("instability", self.instability, self.instability_rank),
+        ):
+            for name, values in (raw or {}).items():
+                arrays[f"{kind}/raw/{name}"] = values.numpy()
+                arrays[f"{kind}/rank/{name}"] = ranks[name].numpy()
+        with replacing(path) as part, open(part, "wb") as file:
+            np.savez_compressed(file, **arrays)
+
+    @classmethod
+    def load(cls, path: Path) -> "Scores":
+        """Read what `save` wrote; a missing or damaged file is a LingraftError that names it."""
+        raw: dict[str, dict[str, Tensor]] = {"significance": {}, "instability": {}}
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                facts = json.loads(str(archive["facts"]))
+                for key in archive.files:
+                    kind, _, rest = key.partition("/")
+                    what, _, name = rest.partition("/")
+                    if what == "raw":
+                        raw[kind][name] = torch.from_numpy(archive[key])
+        except FileNotFoundError as error:
+            raise LingraftError(f"{path} is missing. Make it with `lingraft score RUN`.") from error
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise LingraftError(f"{path} is damaged ({error}). Make it again with `lingraft score RUN`.") from error
+        return cls(raw["significance"], raw["instability"] or None, facts)
