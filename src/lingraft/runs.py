@@ -63,6 +63,19 @@ class ModelDescription(BaseModel):
     grafted: list[GraftedSite] | None = None
     versions: dict[str, str] = {}
 
+    def radius(self, given: float | None = None) -> float:
+        """The given ε, else that of the run."""
+        if given is None and self.eps is None:
+            raise LingraftError("the run says no eps. Give one with --eps, e.g. --eps 2/255.")
+        return float(self.eps if given is None else given)  # type: ignore[arg-type]
+
+    def data_set(self, given: str | None = None) -> str:
+        """The given data set, else that of the run."""
+        name = given or self.data
+        if name is None:
+            raise LingraftError("the run says no data set. Give one with --data, e.g. --data cifar10.")
+        return name
+
 
 def versions() -> dict[str, str]:
     """Versions of what the figures of a run depend on."""

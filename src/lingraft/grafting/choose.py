@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.data import ImageSet
-from lingraft.errors import LingraftError
 from lingraft.grafting.config import GraftingConfig
 from lingraft.grafting.hydra import Hydra
 from lingraft.grafting.instability import Instability
@@ -27,9 +26,7 @@ def score(model: nn.Module, data: ImageSet, config: GraftingConfig) -> Scores:
     `data` should be training images: scores on test images would leak into the model.
     """
     require_finite(model)
-    if config.images is not None and config.images > len(data):
-        raise LingraftError(f"scores on {config.images} images are asked for, but there are {len(data)}. Use fewer.")
-    images = data if config.images is None else data.take(config.images)
+    images = data if config.images is None else data.take(min(config.images, len(data)))
     name = config.how.significance or config.significance
     significance = _significance(name, config).score(model, images)
     instability = Instability(config.eps, config.bounds).score(model, images) if config.how.instability else None

@@ -58,7 +58,7 @@ class GraftingConfig:
     gammas: tuple[float, ...] = GAMMAS
     significance: str = "gap"
     bounds: str = "intervals"
-    #: training images, the first ones, that the scores are computed on; None: all
+    #: how many training images, the first ones, the scores are computed on at most; None: all
     images: int | None = 1000
     slope: float = SLOPE
     intercept: float = INTERCEPT

@@ -1,0 +1,194 @@
+"""`lingraft graft`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lingraft.cli import app
+from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse_eps, print_json
+from lingraft.cli.select import Gamma, parse_gammas
+from lingraft.errors import LingraftError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from lingraft.data import ImageSet
+
+#: Test images for the unstable ratio; it varies little between images.
+UNSTABLE_IMAGES = 200
+
+
+@app.command()
+def graft(
+    folder: RunFolder,
+    ratio: Annotated[float, typer.Option(help="Share of the neurons of the network to graft, in all.")] = 0.5,
+    method: Annotated[
+        str, typer.Option(help="grafting, random, zero, sap, gap, hydra or baseline (nothing grafted).")
+    ] = "grafting",
+    gamma: Gamma = "2,1.5,1,0",
+    gradual: Annotated[
+        bool, typer.Option("--gradual", help="Graft over the first half of the epochs, not at once.")
+    ] = False,
+    rescore: Annotated[bool, typer.Option("--rescore", help="With --gradual: score anew before each step.")] = False,
+    regularize: Annotated[
+        str | None, typer.Option(help="Regularizers, any of stability,l1,prune (Xiao et al. 2019).")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Run folder to write. (default: RUN-METHOD-PERCENT)")
+    ] = None,
+    mask: Annotated[
+        Path | None, typer.Option(help="Graft the neurons of this file, made by `lingraft select`.")
+    ] = None,
+    significance: Annotated[
+        str, typer.Option(help="How much a neuron matters (grafting, zero): gap, adversarial-gap, sap, hydra, random.")
+    ] = "gap",
+    bounds: Annotated[str, typer.Option(help="Bounds that say which neurons are unstable: intervals.")] = "intervals",
+    score_images: Annotated[int, typer.Option(help="Training images, the first ones, to score neurons on.")] = 1000,
+    slope: Annotated[float, typer.Option(help="Slope of a grafted neuron at the start.")] = 0.4,
+    intercept: Annotated[float, typer.Option(help="Intercept of a grafted neuron at the start.")] = 0.0,
+    epochs: Annotated[int, typer.Option(help="Epochs of fine-tuning; 0: graft only.")] = 100,
+    line_lr: Annotated[float, typer.Option(help="Learning rate of slopes and intercepts.")] = 0.01,
+    lr: Annotated[float, typer.Option(help="Learning rate of the weights.")] = 0.001,
+    freeze_weights: Annotated[bool, typer.Option("--freeze-weights", help="Train slopes and intercepts only.")] = False,
+    batch: Annotated[int | None, typer.Option(help="Images a step. (default: as RUN was trained)")] = None,
+    eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
+    images: Annotated[int, typer.Option(help="Test images, the first ones, for the robust accuracy.")] = 1000,
+    restart: Annotated[bool, typer.Option("--restart", help="Throw away what the folder to write holds.")] = False,
+    threads: Annotated[int | None, typer.Option(help="CPU threads. (default: all cores)")] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Score, choose, graft, fine-tune and evaluate; run it again to go on after a stop."""
+    import torch
+    from rich.console import Console
+
+    from lingraft.data import DATASETS
+    from lingraft.data import load as load_data
+    from lingraft.device import resolve_device
+    from lingraft.grafting import FineTuning, GraftingConfig, graft_and_tune, masks, plan, sites
+    from lingraft.grafting.mask_file import load_mask
+    from lingraft.runs import Run, load
+
+    parent = Run(folder)
+    description = parent.describe()
+    data = description.data_set()
+    radius = description.radius(None if eps is None else parse_eps(eps))
+    config = GraftingConfig(
+        radius,
+        method=method,
+        ratio=ratio,
+        gammas=parse_gammas(gamma),
+        significance=significance,
+        bounds=bounds,
+        images=score_images,
+        slope=slope,
+        intercept=intercept,
+        gradual=gradual,
+        rescore=rescore,
+        seed=seed,
+    )
+    if epochs < 0:
+        raise LingraftError(f"--epochs must be 0 or more, not {epochs}.")
+    tuning = None
+    if epochs:
+        changes = {"epochs": epochs, "lr": lr, "seed": seed, **({} if batch is None else {"batch": batch})}
+        tuning = FineTuning(
+            _training_of(parent, radius, changes),
+            line_lr,
+            freeze_weights,
+            tuple(regularize.split(",")) if regularize else (),
+        )
+    if threads is not None:
+        if threads < 1:
+            raise LingraftError(f"--threads must be at least 1, not {threads}.")
+        torch.set_num_threads(threads)
+    where = resolve_device(device)
+    model = load(parent, device=where)
+    run = Run(out or parent.path.with_name(f"{parent.path.name}-{method}-{round(100 * ratio)}"))
+    if run.path.resolve() == parent.path.resolve():
+        raise LingraftError(f"{run.path} is the run to graft. Choose another folder with -o.")
+    chosen = None if mask is None else load_mask(mask)
+    train, validation, test = (load_data(data, split) for split in ("train", "validation", "test"))
+    ours = description.model_copy(update={"parent": str(parent.path), "eps": radius, "seed": seed, "grafted": None})
+    augment = DATASETS[data].augment
+    try:
+        grafted, history = graft_and_tune(
+            model, train, validation, config, tuning, run, ours,
+            mask=chosen, augment=augment, device=where, restart=restart,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        next_step("the same command goes on after the last whole epoch")
+        raise
+    if history is None or history.resumed < epochs or "grafting" not in run.summary():
+        measured = {
+            name: measure(network, test, radius, images, bounds, seed, where)
+            for name, network in (("before", model), ("after", grafted))
+        }
+        if history is not None and tuning is not None:
+            settings = {"best": history.best.as_dict(), "epochs": epochs, "settings": tuning.training.as_dict()}
+            run.add_to_summary("training", settings)
+        planned = plan(sites(grafted, description.input_shape), masks(grafted)).as_dict()
+        run.add_to_summary("grafting", {"settings": config.as_dict(), **measured, "plan": planned})
+    result = run.summary()["grafting"]
+    if as_json:
+        print_json({"run": str(run.path), **result})
+    else:
+        console = Console(highlight=False)
+        console.print(plan(sites(grafted, description.input_shape), masks(grafted)))
+        console.print(_table(result, data))
+    next_step(f"lingraft evaluate {run.path}")
+
+
+def measure(
+    model: "nn.Module", test: "ImageSet", eps: float, images: int, bounds: str, seed: int, device: "torch.device"
+) -> dict[str, Any]:
+    """SA on all test images, RA on the first `images` of them, and the unstable ratio on some."""
+    from lingraft.evaluation import Attack, evaluate
+    from lingraft.grafting import unstable_ratio
+
+    result = evaluate(
+        model, test, Attack(eps, steps=20, restarts=5, seed=seed), images=min(images, len(test)), device=device
+    )
+    few = test.take(min(UNSTABLE_IMAGES, len(test)))
+    return {
+        "sa": result.sa,
+        "images_sa": result.images_sa,
+        "ra": result.ra,
+        "images": result.images,
+        "attack": str(result.attack),
+        "unstable_ratio": unstable_ratio(model, few, eps, bounds),
+        "images_unstable": len(few),
+        "bounds": bounds,
+    }
+
+
+def _training_of(parent: Any, eps: float, changes: dict[str, Any]) -> Any:
+    """As the parent was trained, where its summary says so, with the paper's fine-tuning and these changes."""
+    from lingraft.grafting import fine_tuning_defaults
+
+    settings = parent.summary().get("training", {}).get("settings", {})
+    kept = (
+        "method batch momentum weight_decay fgsm_step grad_align attack_steps trades_beta validation_steps"
+        " validation_images"
+    )
+    same = {name: settings[name] for name in kept.split() if name in settings}
+    return fine_tuning_defaults(eps, **{**same, **changes})
+
+
+def _table(result: dict[str, Any], data: str) -> Any:
+    from rich.table import Table
+
+    before, after = result["before"], result["after"]
+    table = Table("", title=f"{data}, ε = {result['settings']['eps']:.4g}, test images", title_justify="left")
+    for column in ("before", "after", "images"):
+        table.add_column(column, justify="right")
+    for name, key, images in (
+        ("standard accuracy (SA)", "sa", "images_sa"),
+        (f"robust accuracy (RA), {after['attack']}", "ra", "images"),
+        (f"unstable neurons (UNR), {after['bounds']}", "unstable_ratio", "images_unstable"),
+    ):
+        table.add_row(name, f"{before[key]:.2%}", f"{after[key]:.2%}", f"{after[images]:,}")
+    return table

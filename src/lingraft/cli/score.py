@@ -1,0 +1,78 @@
+"""`lingraft score`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lingraft.cli import app
+from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse_eps, print_json
+
+
+@app.command()
+def score(
+    folder: RunFolder,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write. (default: RUN/scores.npz)")] = None,
+    significance: Annotated[
+        str, typer.Option(help="How much a neuron matters: gap, adversarial-gap, sap, hydra or random.")
+    ] = "gap",
+    ratio: Annotated[float, typer.Option(help="Share of neurons to be pruned, which hydra learns for.")] = 0.5,
+    bounds: Annotated[str, typer.Option(help="Bounds that say which neurons are unstable: intervals.")] = "intervals",
+    images: Annotated[int, typer.Option(help="Training images, the first ones, to score on.")] = 1000,
+    eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Score every neuron of a run: how often it is unstable, and how much it matters."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from lingraft.data import load as load_data
+    from lingraft.device import resolve_device
+    from lingraft.grafting import GraftingConfig
+    from lingraft.grafting import score as score_neurons
+    from lingraft.runs import Run, load
+
+    run = Run(folder)
+    description = run.describe()
+    config = GraftingConfig(
+        description.radius(None if eps is None else parse_eps(eps)),
+        ratio=ratio,
+        significance=significance,
+        bounds=bounds,
+        images=images,
+        seed=seed,
+    )
+    model = load(run, device=resolve_device(device))
+    scores = score_neurons(model, load_data(description.data_set(), "train"), config)
+    path = out or run.scores_path
+    scores.save(path)
+    assert scores.instability is not None
+    used = scores.facts["images"]
+    rows = [
+        {
+            "site": name,
+            "neurons": counts.numel(),
+            "unstable": float(counts.mean()) / used,
+            "mean_instability_rank": float(scores.instability_rank[name].mean()),
+            "mean_significance_rank": float(scores.significance_rank[name].mean()),
+        }
+        for name, counts in scores.instability.items()
+    ]
+    if as_json:
+        print_json({"scores": str(path), "facts": dict(scores.facts), "sites": rows})
+        return
+    table = Table("site", title=f"{used:,} training images, ε = {config.eps:.4g}, {bounds}", title_justify="left")
+    for column in ("neurons", "unstable", "mean r_u", "mean r_s"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row["site"]),
+            f"{row['neurons']:,}",
+            f"{row['unstable']:.1%}",
+            f"{row['mean_instability_rank']:.2f}",
+            f"{row['mean_significance_rank']:.2f}",
+        )
+    Console().print(table)
+    next_step(f"lingraft select {run.path} --ratio 0.5")

@@ -1,0 +1,60 @@
+"""`lingraft select`."""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lingraft.cli import app
+from lingraft.cli.options import Json, RunFolder, next_step, print_json
+from lingraft.errors import LingraftError
+
+Gamma = Annotated[
+    str, typer.Option(help="γ of γ·r_u − r_s: one number, stages such as 2,1.5,1,0, or inf for r_u alone.")
+]
+
+
+def parse_gammas(text: str) -> tuple[float, ...]:
+    """`2,1.5,1,0`, `1` or `inf`."""
+    try:
+        gammas = tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise LingraftError(f"--gamma {text!r} is not a list of numbers. Write it like 2,1.5,1,0 or inf.") from error
+    if any(math.isnan(gamma) or gamma < 0 for gamma in gammas):
+        raise LingraftError(f"--gamma {text} must have numbers of 0 or above.")
+    return gammas
+
+
+@app.command()
+def select(
+    folder: RunFolder,
+    ratio: Annotated[float, typer.Option(help="Share of the neurons of the network to graft, in all.")] = 0.5,
+    gamma: Gamma = "2,1.5,1,0",
+    scores: Annotated[Path | None, typer.Option(help="Scores to use. (default: RUN/scores.npz)")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="File to write. (default: RUN/mask.safetensors)")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Choose the neurons to graft from scores, and show where they are."""
+    from rich.console import Console
+
+    from lingraft.grafting import Scores, masks, plan, sites
+    from lingraft.grafting import select as choose
+    from lingraft.grafting.mask_file import save_mask
+    from lingraft.runs import Run, load
+
+    run = Run(folder)
+    description = run.describe()
+    found = Scores.load(scores or run.scores_path)
+    model = load(run)
+    mask = choose(found.instability_rank, found.significance_rank, ratio, parse_gammas(gamma), masks(model))
+    planned = plan(sites(model, description.input_shape), mask)
+    path = out or run.path / "mask.safetensors"
+    save_mask(path, mask)
+    if as_json:
+        print_json({"mask": str(path), **planned.as_dict()})
+        return
+    Console().print(planned)
+    next_step(f"lingraft graft {run.path} --mask {path} -o {run.path}-grafted")
