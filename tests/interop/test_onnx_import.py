@@ -234,6 +234,21 @@ def test_constant_subgraphs_are_folded(make_onnx):
     assert_same(path, module, 2, 4)
 
 
+def test_constants_are_folded_by_the_rules_of_the_operator_set(make_onnx):
+    """Before version 13 the axes of Unsqueeze are an attribute."""
+    nodes = [
+        ("Shape", "x", "shape"),
+        ("Gather", "shape zero", "n"),
+        ("Unsqueeze", "n", "n1", {"axes": [0]}),
+        ("Concat", "n1 rest", "target", {"axis": 0}),
+        ("Reshape", "x target", "y"),
+    ]
+    path = make_onnx(nodes, ["N", 2, 4], {"zero": np.array(0, np.int64), "rest": integers(-1)}, opset=11)
+    module = load_onnx(path)
+    assert kinds(module) == ["Flatten"]
+    assert_same(path, module, 2, 4)
+
+
 def test_open_batch_dimension(make_onnx):
     path = make_onnx([("Gemm", "x w", "y")], ["N", 4], {"w": weights(4, 2)})
     assert_same(path, load_onnx(path), 4)

@@ -20,13 +20,17 @@ FOLDABLE = _ELEMENTWISE | _REARRANGING | {"ConstantOfShape", "Gather"}
 
 def fold(node: Any, inputs: Sequence[np.ndarray | None], opset: int) -> np.ndarray:
     """The output of a node all of whose inputs are constants (None: an optional input left out)."""
+    from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
     size = _output_size(node, [array for array in inputs if array is not None])
     if size > MAX_NUMBERS:
         raise LingraftError(f"it makes a constant of {size:,} numbers, which is too many.")
     feeds = {name: array for name, array in zip(node.input, inputs, strict=True) if name}
-    outputs: Any = ReferenceEvaluator(node, opsets={"": opset}).run(None, feeds)
+    # as a graph: for a bare node the evaluator would take the newest operator set
+    inputs_and_output = [helper.make_empty_tensor_value_info(name) for name in (*feeds, node.output[0])]
+    graph = helper.make_graph([node], "constant", inputs_and_output[:-1], inputs_and_output[-1:])
+    outputs: Any = ReferenceEvaluator(graph, opsets={"": opset}).run(None, feeds)
     return np.asarray(outputs[0])
 
 

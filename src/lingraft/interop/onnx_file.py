@@ -26,16 +26,17 @@ def read_model(path: str | Path) -> Any:
     try:
         model = onnx.load(str(path))
     except Exception as error:
-        raise LingraftError(f"{path} is not a readable ONNX file ({_first_line(error)}). Export it again.") from error
+        raise LingraftError(f"{path} is not a readable ONNX file ({reason(error)}). Export it again.") from error
     if model.ByteSize() > MAX_BYTES:
         raise LingraftError(f"{path} holds more than the {MAX_BYTES:,} bytes that lingraft reads.")
     try:
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:
-        raise LingraftError(f"{path} is not valid ONNX ({_first_line(error)}). Export it again.") from error
+        raise LingraftError(f"{path} is not valid ONNX ({reason(error)}). Export it again.") from error
     return model
 
 
-def _first_line(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """What an error of another library says, in one line."""
     text = str(error).strip()
     return text.splitlines()[0].strip() if text else type(error).__name__

@@ -11,7 +11,7 @@ from lingraft.errors import LingraftError
 from lingraft.interop.folding import FOLDABLE, fold
 from lingraft.interop.grafted_sites import restore_grafted_sites
 from lingraft.interop.graph_builder import GraphBuilder
-from lingraft.interop.onnx_file import read_model
+from lingraft.interop.onnx_file import read_model, reason
 from lingraft.interop.onnx_node import OnnxNode, Value
 from lingraft.interop.onnx_operations import TRANSLATORS
 from lingraft.interop.runtime import IMPORT_TOLERANCE, Session, disagreement, random_inputs
@@ -102,7 +102,7 @@ def _translate_node(
     except LingraftError as error:
         raise error if node.title in str(error) else LingraftError(f"{node.title}: {error}") from error
     except Exception as error:
-        raise LingraftError(f"{node.title} cannot be read ({error}). Export the network again.") from error
+        raise LingraftError(f"{node.title} cannot be read ({reason(error)}). Export the network again.") from error
     node.done()
     return value
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from lingraft.errors import LingraftError
+from lingraft.interop.onnx_file import reason
 
 #: Largest difference allowed, as a part of the largest output.
 IMPORT_TOLERANCE = 1e-4
@@ -29,7 +30,7 @@ class Session:
         try:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            raise LingraftError(f"onnxruntime cannot load the network ({error}). Export it again.") from error
+            raise LingraftError(f"onnxruntime cannot load the network ({reason(error)}). Export it again.") from error
         self.input = self._session.get_inputs()[0].name
 
     def run(self, x: np.ndarray) -> np.ndarray:
@@ -37,7 +38,7 @@ class Session:
         try:
             return np.asarray(self._session.run(None, {self.input: x})[0])
         except Exception as error:
-            raise LingraftError(f"onnxruntime cannot run the network ({error}). Export it again.") from error
+            raise LingraftError(f"onnxruntime cannot run the network ({reason(error)}). Export it again.") from error
 
 
 def disagreement(session: Session, module: nn.Module, inputs: torch.Tensor, batch: int) -> float:
@@ -51,7 +52,7 @@ def disagreement(session: Session, module: nn.Module, inputs: torch.Tensor, batc
         with torch.no_grad():
             ours = module(inputs).numpy()
     except (RuntimeError, MemoryError) as error:
-        raise LingraftError(f"the network cannot be run ({error}).") from error
+        raise LingraftError(f"the network cannot be run ({reason(error)}).") from error
     if ours.shape != theirs.shape:
         raise LingraftError(f"the network gives outputs of shape {ours.shape}, but {theirs.shape} in onnxruntime.")
     if not (np.isfinite(ours).all() and np.isfinite(theirs).all()):

@@ -2,20 +2,21 @@
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from lingraft.errors import LingraftError
-from lingraft.interop.vnnlib_syntax import Group, groups, read_text
+from lingraft.interop.vnnlib_syntax import NUMBER, VARIABLE, Bound, Declaration, Group, read_text, statements
 
 #: A formula that unfolds into more conjunctions than this is refused.
 MAX_CONJUNCTIONS = 100_000
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_VARIABLE = re.compile(r"[XY]_(0|[1-9]\d{0,9})")
+_NUMBER = re.compile(NUMBER)
+_VARIABLE = re.compile(VARIABLE)
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,12 @@ class Property:
     boxes: list[Box]
 
 
-@dataclass(frozen=True, slots=True)
-class _Atom:
+class _Atom(NamedTuple):
     """Σ coefficient·variable + constant <= 0, over inputs only or outputs only, from one line of the file."""
 
     terms: tuple[tuple[str, float], ...]
     constant: float
-    line: int = field(compare=False)
+    line: int
 
     @property
     def of_input(self) -> bool:
@@ -80,8 +80,10 @@ def _read(text: str, inputs: int, outputs: int) -> Property:
     declared: dict[str, int] = {}
     alone: list[_Atom] = []
     disjunctions: list[_Normal] = []
-    for group in groups(text):
-        if group.head == "declare-const":
+    for group in statements(text):
+        if isinstance(group, Bound):
+            alone.append(_simple_atom(group, declared))
+        elif isinstance(group, Declaration) or group.head == "declare-const":
             _declare(group, declared)
         elif group.head == "assert" and len(group.items) == 2:
             normal = _normal_form(group.items[1], group.line, declared)
@@ -95,9 +97,12 @@ def _read(text: str, inputs: int, outputs: int) -> Property:
     return Property(_boxes(alone, disjunctions, inputs, outputs))
 
 
-def _declare(group: Group, declared: dict[str, int]) -> None:
-    name = group.items[1] if len(group.items) == 3 else None
-    if not isinstance(name, str) or not _VARIABLE.fullmatch(name) or group.items[2] != "Real":
+def _declare(group: Group | Declaration, declared: dict[str, int]) -> None:
+    if isinstance(group, Declaration):
+        name = group.name
+    elif [*group.items[:1], *group.items[2:]] == ["declare-const", "Real"] and _VARIABLE.fullmatch(str(group.items[1])):
+        name = str(group.items[1])
+    else:
         raise LingraftError(f"line {group.line}: expected (declare-const X_0 Real) with X_ for inputs, Y_ for outputs.")
     if name in declared:
         raise LingraftError(f"line {group.line}: {name} was declared before, on line {declared[name]}.")
@@ -143,6 +148,15 @@ def _normal_form(item: str | Group, line: int, declared: dict[str, int]) -> _Nor
 def _limit(count: int, line: int) -> None:
     if count > MAX_CONJUNCTIONS:
         raise LingraftError(f"line {line}: unfolds into more than {MAX_CONJUNCTIONS:,} conjunctions.")
+
+
+def _simple_atom(bound: Bound, declared: dict[str, int]) -> _Atom:
+    if bound.name not in declared:
+        raise LingraftError(f"line {bound.line}: {bound.name} is not declared before it is used.")
+    if not math.isfinite(bound.number):
+        raise LingraftError(f"line {bound.line}: a number is too large.")
+    sign = 1.0 if bound.relation == "<=" else -1.0
+    return _Atom(((bound.name, sign),), -sign * bound.number, bound.line)
 
 
 def _atom(group: Group, declared: dict[str, int]) -> _Atom:
@@ -213,26 +227,29 @@ def _sum(left: _Linear, right: _Linear, factor: float) -> _Linear:
 def _boxes(alone: list[_Atom], disjunctions: list[_Normal], inputs: int, outputs: int) -> list[Box]:
     """One box for each choice of input constraints, with all the choices of output constraints that go with it."""
     _limit(math.prod(map(len, disjunctions)), disjunctions[-1][0][0].line if disjunctions else 0)
-    lower, upper = np.full(inputs, -np.inf), np.full(inputs, np.inf)
+    lower, upper = [-math.inf] * inputs, [math.inf] * inputs
     _tighten(lower, upper, [atom for atom in alone if atom.of_input])
     always = [atom for atom in alone if not atom.of_input]
-    unsafe: dict[tuple[_Atom, ...], list[Conjunction]] = {}
+    #: lists of bounds by their content, whatever the lines
+    cases: dict[tuple[object, ...], tuple[list[_Atom], list[Conjunction]]] = {}
     for choice in product(*disjunctions):
         atoms = [atom for part in choice for atom in part]
-        key = tuple(atom for atom in atoms if atom.of_input)
+        bounds = [atom for atom in atoms if atom.of_input]
         rows = [*always, *(atom for atom in atoms if not atom.of_input)]
-        unsafe.setdefault(key, []).append(_conjunction(rows, outputs))
+        _, unsafe = cases.setdefault(tuple(atom[:2] for atom in bounds), (bounds, []))
+        unsafe.append(_conjunction(rows, outputs))
     # Two disjunctions about inputs have choices that exclude each other; those are empty, not mistaken.
     about_inputs = sum(any(a.of_input for atoms in normal for a in atoms) for normal in disjunctions)
     boxes = []
-    for bounds, conjunctions in unsafe.items():
-        box = Box(lower.copy(), upper.copy(), conjunctions)
+    for bounds, unsafe in cases.values():
+        low, high = list(lower), list(upper)
         try:
-            _tighten(box.lower, box.upper, bounds)
+            _tighten(low, high, bounds)
         except LingraftError:
             if about_inputs > 1:
                 continue
             raise
+        box = Box(np.array(low), np.array(high), unsafe)
         _check_bounded(box, bounds[0].line if bounds else None)
         boxes.append(box)
     if not boxes:
@@ -240,7 +257,7 @@ def _boxes(alone: list[_Atom], disjunctions: list[_Normal], inputs: int, outputs
     return boxes
 
 
-def _tighten(lower: np.ndarray, upper: np.ndarray, atoms: "list[_Atom] | tuple[_Atom, ...]") -> None:
+def _tighten(lower: list[float], upper: list[float], atoms: list[_Atom]) -> None:
     for atom in atoms:
         ((name, factor),) = atom.terms
         index, bound = int(name[2:]), 0.0 - atom.constant / factor

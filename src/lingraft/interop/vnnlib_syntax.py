@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from lingraft.errors import LingraftError
 
@@ -14,7 +15,14 @@ MAX_BYTES = 1 << 28
 #: Formulas are a few lists deep; a deeper file is damaged or hostile.
 MAX_DEPTH = 50
 
+NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+VARIABLE = r"[XY]_(?:0|[1-9]\d{0,9})"
+
 _TOKEN = re.compile(r"[()]|[^\s()]+")
+#: The two kinds of lines of which most files have nothing but, and on which reading quickly depends.
+_SIMPLE = re.compile(
+    rf"\s*\((?:declare-const\s+({VARIABLE})\s+Real|assert\s*\(\s*([<>]=)\s+({VARIABLE})\s+({NUMBER})\s*\))\s*\)\s*"
+)
 
 
 @dataclass(slots=True)
@@ -28,6 +36,22 @@ class Group:
     def head(self) -> str:
         """Its first word, or nothing."""
         return self.items[0] if self.items and isinstance(self.items[0], str) else ""
+
+
+class Declaration(NamedTuple):
+    """A line (declare-const X_0 Real)."""
+
+    name: str
+    line: int
+
+
+class Bound(NamedTuple):
+    """A line (assert (<= X_0 1.0)), of an input or an output; `relation` is <= or >=."""
+
+    relation: str
+    name: str
+    number: float
+    line: int
 
 
 def read_text(path: Path) -> str:
@@ -48,11 +72,18 @@ def read_text(path: Path) -> str:
         raise LingraftError(f"{path} is not text, so it is no VNN-LIB file.") from error
 
 
-def groups(text: str) -> Iterator[Group]:
-    """The outermost lists of a text, in order; errors begin with the line number."""
+def statements(text: str) -> Iterator[Group | Declaration | Bound]:
+    """The outermost lists of a text, in order; errors begin with the line number.
+
+    Lists that fill one line and are declarations or bounds may come as such.
+    """
     open_groups: list[Group] = []
     line = 0
     for line, content in enumerate(text.split("\n"), start=1):
+        if not open_groups and (simple := _SIMPLE.fullmatch(content)):
+            declared, relation, name, number = simple.groups()
+            yield Declaration(declared, line) if declared else Bound(relation, name, float(number), line)
+            continue
         for token in _TOKEN.findall(content.split(";", 1)[0]):
             if token == "(":
                 if len(open_groups) >= MAX_DEPTH:
