@@ -6,8 +6,9 @@ from typing import Any
 
 from lingraft.errors import LingraftError
 
-#: A robust accuracy below this part of the best one so far, at a training loss that did not grow, is a collapse.
-COLLAPSE = 0.5
+#: A collapse is a robust accuracy below this part of the best one so far, and at least this much below it,
+#: at a training loss that did not grow.
+COLLAPSED_PART, COLLAPSED_BY = 0.5, 0.1
 
 
 @dataclass(frozen=True)
@@ -68,4 +69,4 @@ def has_collapsed(ra: float, loss: float, earlier: Sequence[Epoch]) -> bool:
     if not earlier:
         return False
     best = max(earlier, key=lambda epoch: epoch.ra)
-    return ra < COLLAPSE * best.ra and loss <= best.loss
+    return ra < COLLAPSED_PART * best.ra and ra <= best.ra - COLLAPSED_BY and loss <= best.loss

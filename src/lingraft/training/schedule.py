@@ -12,7 +12,7 @@ Schedule = Callable[[float], float]
 
 def _step(epochs: int, milestones: Sequence[int] | None) -> Schedule:
     if milestones is None:
-        milestones = (epochs // 2, epochs * 3 // 4)
+        milestones = (math.ceil(epochs / 2), math.ceil(epochs * 3 / 4))
     return lambda time: 0.1 ** sum(int(time) >= milestone for milestone in milestones)
 
 
@@ -42,4 +42,6 @@ def make_schedule(name: str, epochs: int, milestones: Sequence[int] | None = Non
     make = lookup("schedule", name, SCHEDULES)
     if milestones is not None and name != "step":
         raise LingraftError(f"milestones belong to the schedule 'step', not to {name!r}. Leave them out.")
+    if milestones is not None and any(milestone < 1 for milestone in milestones):
+        raise LingraftError(f"milestones are epochs from 1, not {list(milestones)}.")
     return make(epochs, milestones)

@@ -1,0 +1,46 @@
+"""A little training on a few digits."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from lingraft import zoo
+from lingraft.data import ImageSet, load
+from lingraft.runs import ModelDescription, Run
+from lingraft.training import Epoch, History, TrainingConfig, train
+
+
+@pytest.fixture(scope="session")
+def few_digits() -> tuple[ImageSet, ImageSet]:
+    """192 training images and 48 validation images."""
+    return load("digits", "train").take(192), load("digits", "validation").take(48)
+
+
+@pytest.fixture
+def description() -> ModelDescription:
+    return ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=0.1)
+
+
+Train = Callable[..., tuple[nn.Module, History]]
+
+
+@pytest.fixture
+def train_few(few_digits: tuple[ImageSet, ImageSet], description: ModelDescription) -> Train:
+    """train(folder, restart=…, report=…, **settings of TrainingConfig) on the few digits."""
+
+    def run_training(
+        folder: Path, *, restart: bool = False, report: Callable[[Epoch], None] = lambda epoch: None, **settings: Any
+    ) -> tuple[nn.Module, History]:
+        chosen = {"eps": 0.1, "epochs": 3, "batch": 64, "lr": 0.05, "validation_steps": 2, **settings}
+        torch.manual_seed(chosen.get("seed", 0))
+        model = zoo.build("digits-cnn")
+        history = train(
+            model, *few_digits, TrainingConfig(**chosen), Run(folder), description, restart=restart, report=report
+        )
+        return model, history
+
+    return run_training
