@@ -20,9 +20,10 @@ from lingraft.interop.runtime import IMPORT_TOLERANCE, Session, disagreement, ra
 def load_onnx(path: str | Path) -> fx.GraphModule:
     """The network of an ONNX file as a module of plain torch layers, in eval mode.
 
-    It takes batches of any size, can be traced by `torch.fx`, and has the attribute `input_shape`, the shape of
-    one input without the batch. Its outputs were compared with onnxruntime's. A file that cannot be read, or uses an
-    operation that lingraft does not know, is a LingraftError.
+    It takes batches of any size, can be traced and grafted, and has the attribute `input_shape`, the shape of one input
+    without the batch (torch.fx does not carry it over to copies). Grafted sites are GraftedActivations. Its outputs
+    were compared with onnxruntime's. A file that cannot be read, or uses an operation that lingraft does not know, is a
+    LingraftError.
     """
     model = read_model(path)
     try:
