@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
-    from lingraft.grafting import graft as graft
-    from lingraft.grafting import pruned as pruned
-    from lingraft.grafting import sites as sites
+    from lingraft.grafting.sites import sites as sites
+    from lingraft.grafting.surgery import graft as graft
+    from lingraft.grafting.surgery import pruned as pruned
     from lingraft.interop.onnx_export import export_onnx as export_onnx
     from lingraft.interop.onnx_import import load_onnx as load_onnx
     from lingraft.runs import load as load
@@ -21,11 +21,11 @@ __version__ = "0.1.0"
 
 _HOME = {
     "export_onnx": "lingraft.interop.onnx_export",
-    "graft": "lingraft.grafting",
+    "graft": "lingraft.grafting.surgery",
     "load": "lingraft.runs",
     "load_onnx": "lingraft.interop.onnx_import",
-    "pruned": "lingraft.grafting",
-    "sites": "lingraft.grafting",
+    "pruned": "lingraft.grafting.surgery",
+    "sites": "lingraft.grafting.sites",
 }
 
 __all__ = ["LingraftError", "__version__", *_HOME]

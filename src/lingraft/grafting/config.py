@@ -77,6 +77,8 @@ class GraftingConfig:
             raise LingraftError(f"the ratio of neurons to graft must lie between 0 and 1, not {self.ratio}.")
         if not self.gammas or any(math.isnan(gamma) or gamma < 0 for gamma in self.gammas):
             raise LingraftError(f"γ must be one number or more, each 0 or above, not {list(self.gammas)}.")
+        if not (math.isfinite(self.slope) and math.isfinite(self.intercept)):
+            raise LingraftError(f"slope {self.slope} and intercept {self.intercept} must be finite numbers.")
         if self.images is not None and self.images < 1:
             raise LingraftError(f"scores need at least 1 image, not {self.images}.")
         if self.rescore and not self.gradual:

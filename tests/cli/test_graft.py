@@ -1,0 +1,135 @@
+"""`lingraft score`, `select` and `graft`: from one run folder to another."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from typer.testing import CliRunner
+
+import lingraft
+from lingraft import LingraftError, data, zoo
+from lingraft.cli import app
+from lingraft.cli.select import parse_gammas
+from lingraft.grafting import masks
+from lingraft.grafting.mask_file import load_mask
+from lingraft.runs import ModelDescription, Run
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory) -> Path:
+    """A run folder with a network that knows most digits."""
+    torch.manual_seed(0)
+    model = zoo.build("digits-cnn")
+    train = data.load("digits", "train")
+    pixels, labels = train.pixels(slice(400)), train.labels[:400]
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
+    for _ in range(25):
+        optimizer.zero_grad()
+        F.cross_entropy(model(pixels), labels).backward()
+        optimizer.step()
+    run = Run(tmp_path_factory.mktemp("runs") / "digits")
+    run.write_description(
+        ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=0.05)
+    )
+    run.save_weights(model)
+    run.add_to_summary("training", {"settings": {"method": "fat", "batch": 256, "grad_align": 0.0}})
+    return run.path
+
+
+def call(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def fails(*arguments: object) -> str:
+    with pytest.raises(LingraftError) as error:
+        CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    return str(error.value)
+
+
+def test_step_by_step(parent: Path, tmp_path: Path):
+    scores, mask, out = tmp_path / "scores.npz", tmp_path / "mask.safetensors", tmp_path / "out"
+    told = json.loads(call("score", parent, "--images", 100, "-o", scores, "--json"))
+    assert told["facts"]["images"] == 100
+    assert [row["neurons"] for row in told["sites"]] == [1024, 512, 64]
+    with np.load(scores, allow_pickle=False) as archive:
+        assert archive["instability/raw/2"].max() <= 100
+
+    planned = json.loads(
+        call("select", parent, "--scores", scores, "--ratio", 0.25, "--gamma", "inf,0", "-o", mask, "--json")
+    )
+    assert (planned["neurons"], planned["grafted"]) == (1600, 400)
+    assert sum(int(chosen.sum()) for chosen in load_mask(mask).values()) == 400
+
+    result = json.loads(call("graft", parent, "--mask", mask, "--epochs", 0, "-o", out, "--images", 20, "--json"))
+    assert result["plan"] == {key: planned[key] for key in ("neurons", "grafted", "sites")}
+    for when in ("before", "after"):
+        assert 0 <= result[when]["unstable_ratio"] <= 1
+        assert result[when]["images"] == 20
+    assert result["after"]["unstable_ratio"] < result["before"]["unstable_ratio"]
+    model = lingraft.load(out)
+    assert all(torch.equal(chosen, load_mask(mask)[name]) for name, chosen in masks(model).items())
+
+
+def test_all_at_once(parent: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    command = ("graft", parent, "--ratio", 0.5, "--epochs", 1, "--score-images", 100, "--images", 20, "-o", out)
+    shown = call(*command)
+    assert "800" in shown
+    assert "unstable neurons" in shown
+    run = Run(out)
+    description = run.describe()
+    assert description.parent == str(parent)
+    assert description.grafted is not None
+    assert sum(site.grafted for site in description.grafted) == 800
+    settings = run.summary()["training"]["settings"]
+    assert (settings["batch"], settings["grad_align"]) == (256, 0.0)  # as the parent was trained
+    assert (settings["lr"], settings["schedule"]) == (0.001, "cosine")  # as the paper fine-tunes
+    assert (out / "scores.npz").exists()
+    assert len((out / "history.jsonl").read_text().splitlines()) == 1
+
+    before = (out / "model.safetensors").read_bytes()
+    again = json.loads(call(*command, "--json"))  # done already: nothing is computed anew
+    assert (out / "model.safetensors").read_bytes() == before
+    assert again["after"] == run.summary()["grafting"]["after"]
+    assert "other settings" in fails(*command, "--slope", 0.3)
+    call(*command, "--slope", 0.3, "--restart")
+    assert run.summary()["grafting"]["settings"]["slope"] == 0.3
+
+
+def test_gradual_and_regularized(parent: Path, tmp_path: Path):
+    result = json.loads(
+        call(
+            "graft", parent, "--method", "zero", "--gradual", "--rescore", "--regularize", "stability,l1,prune",
+            "--epochs", 2, "--score-images", 50, "--images", 10, "-o", tmp_path / "out", "--json",
+        )
+    )  # fmt: skip
+    assert result["plan"]["grafted"] == 800
+    history = [json.loads(line) for line in (tmp_path / "out" / "history.jsonl").read_text().splitlines()]
+    assert all(record["l1"] > 0 and 0 < record["unstable"] < 1 for record in history)
+
+
+def test_mistakes_are_explained(parent: Path, tmp_path: Path):
+    out = ("-o", tmp_path / "out")
+    assert "between 0 and 1" in fails("graft", parent, "--ratio", 1.5, *out)
+    assert "unknown method 'pruning'" in fails("graft", parent, "--method", "pruning", *out)
+    assert "unknown regularizer 'l2'" in fails("graft", parent, "--regularize", "l2", *out)
+    assert "not a list of numbers" in fails("graft", parent, "--gamma", "2;1", *out)
+    assert "--epochs" in fails("graft", parent, "--epochs", -1, *out)
+    assert "Choose another folder" in fails("graft", parent, "-o", parent)
+    assert "not a run folder" in fails("graft", tmp_path, *out)
+    assert "missing" in fails("graft", parent, "--mask", tmp_path / "mask.safetensors", *out)
+    assert "lingraft score" in fails("select", parent, "--scores", tmp_path / "none.npz")
+    assert "unknown significance" in fails("score", parent, "--significance", "size")
+    assert not (tmp_path / "out").exists()
+
+
+def test_gammas():
+    assert parse_gammas("2,1.5,1,0") == (2.0, 1.5, 1.0, 0.0)
+    assert parse_gammas("inf") == (float("inf"),)
+    with pytest.raises(LingraftError, match="0 or above"):
+        parse_gammas("2,-1")

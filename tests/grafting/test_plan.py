@@ -1,0 +1,66 @@
+"""Printing what a mask will do, and keeping masks in files."""
+
+import io
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+import lingraft
+from lingraft import LingraftError, zoo
+from lingraft.grafting import plan
+from lingraft.grafting.mask_file import load_mask, save_mask
+
+
+@pytest.fixture
+def sites():
+    return lingraft.sites(zoo.build("digits-cnn"), (1, 8, 8))
+
+
+def test_a_plan_tells_how_much_is_grafted_where(sites):
+    mask = {"2": torch.zeros(16, 8, 8, dtype=torch.bool), "7": torch.ones(64, dtype=torch.bool)}
+    mask["2"][:4] = True
+    planned = plan(sites, mask)
+    assert (planned.neurons, planned.grafted) == (1600, 320)
+    lines = [line.split() for line in str(planned).splitlines()]
+    assert lines[1:] == [
+        ["2", "relu", "16×8×8", "1,024", "256", "25.0%"],
+        ["4", "relu", "32×4×4", "512", "0", "0.0%"],
+        ["7", "relu", "64", "64", "64", "100.0%"],
+        ["all", "1,600", "320", "20.0%"],
+    ]
+    shown = io.StringIO()
+    Console(width=100, file=shown).print(planned)
+    assert "100.0%" in shown.getvalue()
+    assert planned.as_dict()["sites"][0] == {"name": "2", "shape": [16, 8, 8], "neurons": 1024, "grafted": 256}
+
+
+def test_a_mask_that_does_not_fit_is_refused(sites):
+    with pytest.raises(LingraftError, match=r"'7'.*\(63,\).*\(64,\)"):
+        plan(sites, {"7": torch.ones(63, dtype=torch.bool)})
+    with pytest.raises(LingraftError, match="unknown site '8'"):
+        plan(sites, {"8": torch.ones(64, dtype=torch.bool)})
+
+
+def test_masks_are_kept_as_bits(tmp_path: Path, sites):
+    mask = {site.name: torch.rand(site.shape) < 0.5 for site in sites}
+    path = tmp_path / "mask.safetensors"
+    save_mask(path, mask)
+    assert path.stat().st_size < 1600 / 8 + 500
+    loaded = load_mask(path)
+    assert all(torch.equal(loaded[name], chosen) for name, chosen in mask.items())
+
+
+def test_a_file_that_is_no_mask_is_named(tmp_path: Path):
+    path = tmp_path / "mask.safetensors"
+    with pytest.raises(LingraftError, match="missing"):
+        load_mask(path)
+    path.write_bytes(b"x" * 100)
+    with pytest.raises(LingraftError, match="damaged"):
+        load_mask(path)
+    from lingraft.runs import save_tensors
+
+    save_tensors(path, {"a": torch.zeros(3)})
+    with pytest.raises(LingraftError, match="not a mask"):
+        load_mask(path)

@@ -1,0 +1,199 @@
+"""Instability and significance against computing them neuron by neuron."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import lingraft
+from lingraft import LingraftError
+from lingraft.data import ImageSet
+from lingraft.grafting import (
+    SIGNIFICANCES,
+    ActivationGradient,
+    ActivationMagnitude,
+    GraftingConfig,
+    Hydra,
+    Instability,
+    RandomSignificance,
+    Scores,
+    score,
+    unstable_ratio,
+)
+
+EPS = 0.1
+
+
+@pytest.fixture
+def small() -> nn.Sequential:
+    """16 pixels → 6 → 5 → 3 classes."""
+    torch.manual_seed(0)
+    layers = nn.Flatten(), nn.Linear(16, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)
+    return nn.Sequential(*layers).eval()
+
+
+def pieces(model: nn.Sequential) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [
+        (m.weight.detach().double().numpy(), m.bias.detach().double().numpy()) for m in (model[1], model[3], model[5])
+    ]
+
+
+def activations(model: nn.Sequential, image: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    (w1, b1), (w2, b2), _ = pieces(model)
+    first = np.maximum(w1 @ image.double().numpy().ravel() + b1, 0)
+    return first, np.maximum(w2 @ first + b2, 0)
+
+
+def naive_unstable(model: nn.Sequential, images: Tensor) -> list[np.ndarray]:
+    """Counts by interval arithmetic, one neuron and one weight at a time."""
+    counts = [np.zeros(6), np.zeros(5)]
+    for image in images.double().numpy():
+        low, high = np.clip(image.ravel() - EPS, 0, 1), np.clip(image.ravel() + EPS, 0, 1)
+        for layer, (weight, bias) in enumerate(pieces(model)[:2]):
+            lower, upper = np.zeros(len(bias)), np.zeros(len(bias))
+            for i in range(len(bias)):
+                ends = [(w * a, w * b) for w, a, b in zip(weight[i], low, high, strict=True)]
+                lower[i] = sum(min(pair) for pair in ends) + bias[i]
+                upper[i] = sum(max(pair) for pair in ends) + bias[i]
+                counts[layer][i] += lower[i] < 0 < upper[i]
+            low, high = np.maximum(lower, 0), np.maximum(upper, 0)
+    return counts
+
+
+def test_instability_matches_intervals_by_hand(small, own_images):
+    counts = Instability(EPS, batch=7).score(small, own_images)
+    for found, expected in zip(counts.values(), naive_unstable(small, own_images.images), strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected)
+    assert 0 < sum(count.sum() for count in counts.values()) < 11 * 20
+    expected_ratio = sum(count.sum().item() for count in counts.values()) / (11 * 20)
+    assert unstable_ratio(small, own_images, EPS) == pytest.approx(expected_ratio)
+
+
+def test_grafted_neurons_are_never_unstable(small, own_images):
+    counts = Instability(EPS).score(small, own_images)
+    name = max(counts, key=lambda name: float(counts[name].sum()))
+    mask = {name: counts[name] > 0}
+    assert not Instability(EPS).score(lingraft.graft(small, mask), own_images)[name].any()
+
+
+def test_magnitude_matches_the_mean_by_hand(small, own_images):
+    means = ActivationMagnitude(batch=6).score(small, own_images)
+    expected = [np.mean([activations(small, image)[k] for image in own_images.images], axis=0) for k in (0, 1)]
+    for found, mean in zip(means.values(), expected, strict=True):
+        np.testing.assert_allclose(found.numpy(), mean, atol=1e-6)
+
+
+def test_gradients_match_differences_by_hand(small, own_images):
+    """Move one activation of one image at a time and watch the loss."""
+    scores = ActivationGradient(batch=6).score(small, own_images)
+    (_, _), (w2, b2), (w3, b3) = pieces(small)
+
+    def loss(logits: np.ndarray, label: int) -> float:
+        return float(F.cross_entropy(torch.from_numpy(logits)[None], torch.tensor([label])))
+
+    def from_second(second: np.ndarray, label: int) -> float:
+        return loss(w3 @ second + b3, label)
+
+    def from_first(first: np.ndarray, label: int) -> float:
+        return from_second(np.maximum(w2 @ first + b2, 0), label)
+
+    step = 1e-6
+    sums = [np.zeros(6), np.zeros(5)]
+    for image, label in zip(own_images.images, own_images.labels.tolist(), strict=True):
+        for layer, (values, tail) in enumerate(zip(activations(small, image), (from_first, from_second), strict=True)):
+            for i in range(len(values)):
+                moved = [values + sign * step * np.eye(len(values))[i] for sign in (1, -1)]
+                sums[layer][i] += abs(tail(moved[0], label) - tail(moved[1], label)) / (2 * step)
+    for found, total in zip(scores.values(), sums, strict=True):
+        np.testing.assert_allclose(found.numpy(), total / 20, atol=1e-4)
+
+
+def test_adversarial_gradients_differ_and_repeat(small, own_images):
+    clean = ActivationGradient().score(small, own_images)
+    for scorer in (ActivationGradient(EPS), ActivationGradient(EPS, steps=3)):
+        first, again = scorer.score(small, own_images), scorer.score(small, own_images)
+        assert all(torch.equal(first[name], again[name]) for name in first)
+        assert any(not torch.equal(first[name], clean[name]) for name in first)
+
+
+def test_a_neuron_without_effect_has_no_significance(small, own_images):
+    with torch.no_grad():
+        small[5].weight[:, 2] = 0
+    assert ActivationGradient().score(small, own_images)["4"][2] == 0
+
+
+def test_hydra_learns_which_neurons_matter(small, own_images):
+    with torch.no_grad():
+        small[1].weight.copy_(small[1].weight.abs())  # all neurons of the first site are on
+        small[1].bias.zero_()
+        small[3].weight[:, :3] = 0  # the first three do not matter
+        small[3].weight[:, 3:] *= 10
+    scorer = Hydra(0.5, EPS, epochs=30)
+    first, again = scorer.score(small, own_images), scorer.score(small, own_images)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    start = ActivationMagnitude().score(small, own_images)["2"]
+    start = start / start.max()
+    change = first["2"] - start
+    assert change[:3].abs().max() < 1e-6  # no gradient reaches them
+    assert change[3:].abs().min() > 1e-3
+
+
+@pytest.mark.parametrize("significance", SIGNIFICANCES)
+def test_scores_are_the_same_on_every_run(own_model, own_images, significance):
+    config = GraftingConfig(EPS, significance=significance, images=12, seed=3)
+    first, again = score(own_model, own_images, config), score(own_model, own_images, config)
+    names = [site.name for site in lingraft.sites(own_model, (1, 4, 4))]
+    assert list(first.significance) == list(first.instability) == names
+    for name in names:
+        assert torch.equal(first.significance[name], again.significance[name])
+        assert torch.equal(first.instability[name], again.instability[name])
+        assert first.significance[name].shape == first.instability[name].shape
+    assert first.facts["images"] == 12
+
+
+def test_random_scores_depend_on_the_seed(small, own_images):
+    first, other = (RandomSignificance(seed).score(small, own_images) for seed in (0, 1))
+    assert not torch.equal(first["2"], other["2"])
+
+
+def test_scoring_leaves_the_model_alone(own, own_images):
+    model = own("resnet").train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    score(model, own_images, GraftingConfig(EPS, significance="hydra"))
+    assert model.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
+
+
+def test_nan_weights_are_refused(small, own_images):
+    with torch.no_grad():
+        small[3].bias[0] = torch.nan
+    with pytest.raises(LingraftError, match=r"NaN or infinite weights in 3\.bias"):
+        score(small, own_images, GraftingConfig(EPS))
+
+
+def test_scores_are_kept_in_a_file(tmp_path: Path, small, own_images: ImageSet):
+    scores = score(small, own_images, GraftingConfig(EPS))
+    path = tmp_path / "scores.npz"
+    scores.save(path)
+    loaded = Scores.load(path)
+    assert loaded.facts == scores.facts
+    for name in scores.significance:
+        assert torch.equal(loaded.significance[name], scores.significance[name])
+        assert torch.equal(loaded.instability_rank[name], scores.instability_rank[name])
+    with np.load(path, allow_pickle=False) as archive:  # raw values and ranks, for whoever has only NumPy
+        np.testing.assert_array_equal(archive["instability/raw/2"], scores.instability["2"])
+        np.testing.assert_array_equal(archive["significance/rank/4"], scores.significance_rank["4"])
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no archive", b"something else"])
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes):
+    path = tmp_path / "scores.npz"
+    with pytest.raises(LingraftError, match="missing"):
+        Scores.load(path)
+    path.write_bytes(content)
+    with pytest.raises(LingraftError, match=r"scores\.npz is damaged"):
+        Scores.load(path)
