@@ -1,6 +1,8 @@
 """The demo: the whole story on scikit-learn's handwritten digits, one short function a step."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,18 @@ from lingraft.training.randomness import derive_generator
 DATA, MODEL, EPS = "digits", "digits-cnn", 0.1
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """The networks here are so small that a second thread gains nothing, and costs much where cores are busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@one_thread()
 def tell(folder: Path, seed: int, device: torch.device, *, quiet: bool = False) -> dict[str, Any]:
     """Run every step, print as it goes (unless `quiet`), and give the figures."""
     begun = time.perf_counter()

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ from lingraft.errors import LingraftError
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; when the block ends well it is flushed to disk and renamed to `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield part
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
@@ -25,7 +25,8 @@ def replacing(path: Path) -> Iterator[Path]:
             f"cannot write {path}: {error.strerror or error}. Check the folder and its free space."
         ) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # already renamed, or never made
+            part.unlink()
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -49,8 +50,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def append_line(path: Path, record: dict[str, Any]) -> None:
     """Append one JSON line and flush it to disk, first closing a line that a killed process left open."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab+") as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)

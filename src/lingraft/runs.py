@@ -15,7 +15,7 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -26,6 +26,9 @@ from torch import Tensor, nn
 from lingraft import zoo
 from lingraft.errors import LingraftError
 from lingraft.files import read_json, replacing, write_json
+
+if TYPE_CHECKING:
+    from lingraft.data import ImageSet
 
 FORMAT = 1
 
@@ -62,6 +65,19 @@ class ModelDescription(BaseModel):
     #: the sites that are a GraftedActivation, None for a model that is not grafted
     grafted: list[GraftedSite] | None = None
     versions: dict[str, str] = {}
+
+    def check_fits(self, data: "ImageSet", what: str) -> None:
+        """Refuse images of another shape, and labels of classes that the model does not have."""
+        shape, highest = tuple(data.images.shape[1:]), int(data.labels.max())
+        if shape != self.input_shape:
+            raise LingraftError(
+                f"the model takes images of shape {self.input_shape}, but the {what} images have {shape}."
+                " Choose a model and data that fit."
+            )
+        if highest >= self.classes:
+            raise LingraftError(
+                f"the model has {self.classes} classes, but a {what} label is {highest}. Labels count from 0."
+            )
 
     def radius(self, given: float | None = None) -> float:
         """The given ε, else that of the run."""
@@ -150,7 +166,7 @@ class Run:
             part.unlink(missing_ok=True)
 
     def remove_results(self) -> None:
-        """Remove what training wrote and all that was measured of it; the checkpoint first, as it vouches for the rest."""
+        """Remove what training wrote and all that was measured of it; first the checkpoint, which vouches for the rest."""
         for path in (self.checkpoint_path, self.weights_path, self.history_path, self.summary_path, self.scores_path):
             path.unlink(missing_ok=True)
 

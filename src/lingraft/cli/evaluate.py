@@ -54,6 +54,7 @@ def evaluate(
         torch.set_num_threads(threads)
     model = load(run, device=where)
     test = load_data(data, "test")
+    description.check_fits(test, "test")
     count = _count(images, len(test))
     result = measure(model, test, plan, images=count, batch=batch, device=where)
     figures = {"data": data, **result.as_dict()}

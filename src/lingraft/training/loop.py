@@ -76,7 +76,8 @@ def fit(
     equal to the bit. A finished run is left as it is. `restart` throws away what the run holds.
     """
     device = torch.device(device)
-    _check_data(train, validation, description)
+    description.check_fits(train, "training")
+    description.check_fits(validation, "validation")
     model.to(device)
     optimizer = torch.optim.SGD(
         [dict(group) for group in plan.groups], momentum=plan.momentum, fused=device.type in ("cpu", "cuda")
@@ -125,20 +126,6 @@ def fit(
     load_weights(model, tensors, run.weights_path)
     model.eval()
     return History(epochs, resumed, plan.keep_from)
-
-
-def _check_data(train: ImageSet, validation: ImageSet, description: ModelDescription) -> None:
-    for what, data in (("training", train), ("validation", validation)):
-        shape, highest = tuple(data.images.shape[1:]), int(data.labels.max())
-        if shape != tuple(description.input_shape):
-            raise LingraftError(
-                f"the model takes images of shape {tuple(description.input_shape)}, the {what} images have {shape}."
-                " Choose a model or data that fit."
-            )
-        if highest >= description.classes:
-            raise LingraftError(
-                f"the model has {description.classes} classes, but a {what} label is {highest}. Labels count from 0."
-            )
 
 
 def _begin(
