@@ -1,4 +1,4 @@
-"""Better multipliers: Adam on α and β, keeping the best of every domain."""
+"""Better multipliers: Adam (Kingma & Ba 2015) on α and β of many domains at once."""
 
 import torch
 from torch import Tensor
@@ -6,49 +6,80 @@ from torch import Tensor
 from lingraft.verification.dual import Domains, Dual
 
 
+class Adam:
+    """Ascends on one tensor of multipliers, kept between `low` and `high`."""
+
+    def __init__(self, value: Tensor, low: float, high: float):
+        self.value, self.low, self.high = value, low, high
+        self.first, self.second = torch.zeros_like(value), torch.zeros_like(value)
+        self.step = 0
+
+    def ascend(self, gradient: Tensor, rate: float | Tensor) -> None:
+        """One step; `gradient` is used up."""
+        self.step += 1
+        self.first.lerp_(gradient, 0.1)
+        self.second.lerp_(gradient.square_(), 0.01)
+        scale = self.second.sqrt().add_(1e-9)
+        correction = (1 - 0.99**self.step) ** 0.5 / (1 - 0.9**self.step)
+        self.value.add_(torch.div(self.first, scale, out=gradient).mul_(rate * correction))
+        self.value.clamp_(self.low, self.high)
+
+
+class Beta:
+    """β of the taps that are split in any of the domains, as few rows instead of (T, B)."""
+
+    def __init__(self, domains: Domains, dtype: torch.dtype):
+        self.rows = (domains.split != 0).any(1).nonzero().flatten()
+        self.sign = domains.split[self.rows].to(dtype)
+        self.side = torch.where(self.sign > 0, domains.lower[self.rows], domains.upper[self.rows])
+        self.value = domains.beta[self.rows]
+        self.push = torch.zeros_like(domains.beta) if len(self.rows) else None
+        self.adam = Adam(self.value, 0.0, torch.inf)
+
+    def pushes(self) -> Tensor | None:
+        """σ·β (T, B), None where nothing is split."""
+        if self.push is not None:
+            self.push[self.rows] = self.sign * self.value
+        return self.push
+
+    def edge(self, smooth: bool) -> Tensor | None:
+        """The constant of the splits of smooth taps."""
+        return (self.sign * self.value * self.side).sum(0) if smooth else None
+
+    def ascend(self, z: Tensor, smooth: bool, rate: float | Tensor) -> None:
+        """∂bound/∂β = −σ·(z* − side)."""
+        if self.push is not None:
+            here = z[self.rows]
+            self.adam.ascend(-self.sign * (here - self.side if smooth else here), rate)
+
+    def store(self, domains: Domains) -> None:
+        """Write the values into the domains."""
+        domains.beta = domains.beta.index_copy(0, self.rows, self.value) if len(self.rows) else domains.beta
+
+
 def improve(
-    dual: Dual, domains: Domains, steps: int, rate: float = 0.1, decay: float = 0.98, enough: float = 0.0
+    dual: Dual, domains: Domains, steps: int, rate: float = 0.1, decay: float = 0.95, enough: float = torch.inf
 ) -> tuple[Tensor, Domains]:
-    """Best bounds (B,) found in `steps` steps and the domains with the multipliers that give them.
+    """Bounds (B,) after `steps` steps, and the domains with the multipliers that give them.
 
-    Stops early when every bound is above `enough`.
+    A domain whose bound exceeds `enough` keeps its multipliers from then on.
     """
-    current = Domains(
-        domains.margin, domains.lower, domains.upper, domains.split, domains.alpha.clone(), domains.beta.clone()
-    )
-    best = torch.full((len(domains),), -torch.inf, dtype=dual.dtype, device=domains.lower.device)
-    alpha, beta = domains.alpha.clone(), domains.beta.clone()
-    open_ = dual.open(domains)
-    sign = domains.split.to(dual.dtype)
-    moments = [torch.zeros_like(alpha) for _ in range(4)]
-    lines = dual.lines(current)
-    for step in range(1, steps + 1):
-        lines = lines._replace(lower_slope=torch.where(open_, current.alpha, lines.lower_slope))
-        q, p, bound = dual.backward(current, lines)
-        better = bound > best
-        best = torch.where(better, bound, best)
-        alpha = torch.where(better, current.alpha, alpha)
-        beta = torch.where(better, current.beta, beta)
-        if step == steps or bool((best > enough).all()):
+    result = Domains(domains.margin, domains.lower, domains.upper, domains.split, domains.alpha.clone(), domains.beta)
+    rows, lines, open_ = dual.rows(domains), dual.lines(domains), dual.open(domains)
+    beta = Beta(domains, dual.dtype)
+    alpha = Adam(result.alpha, 0.0, 1.0)
+    fixed = torch.where(open_, 0.0, lines.lower_slope)
+    free = open_.to(dual.dtype)
+    for step in range(steps + 1):
+        lines = lines._replace(lower_slope=torch.addcmul(fixed, free, alpha.value))
+        row = dual.backward(rows, lines, beta.pushes(), beta.edge(dual.smooth))
+        below = row.c <= enough
+        if step == steps or not bool(below.any()):
             break
-        _, z = dual.forward(q, p, lines)
-        gradient_alpha = torch.where(open_, q.clamp(min=0) * z, 0.0)
-        gradient_beta = -sign * z
-        if dual.smooth:
-            edge = torch.where(domains.split > 0, domains.lower, domains.upper)
-            gradient_beta += torch.where(domains.split != 0, sign * edge, 0.0)
-        _adam(current.alpha, gradient_alpha, moments[0], moments[1], step, rate)
-        _adam(current.beta, gradient_beta, moments[2], moments[3], step, rate)
-        current.alpha.clamp_(0, 1)
-        current.beta.clamp_(min=0)
+        _, z, _ = dual.forward(row, lines)
+        moving = below.to(dual.dtype) * rate
+        beta.ascend(z, dual.smooth, moving)
+        alpha.ascend(row.q.clamp(min=0).mul_(z).mul_(free), moving)
         rate *= decay
-    current.alpha, current.beta = alpha, beta
-    return best, current
-
-
-def _adam(value: Tensor, gradient: Tensor, first: Tensor, second: Tensor, step: int, rate: float) -> None:
-    """One ascending step of Adam (Kingma & Ba 2015), in place."""
-    first.lerp_(gradient, 0.1)
-    second.lerp_(gradient.square_(), 0.001)
-    scale = (second / (1 - 0.999**step)).sqrt_().add_(1e-8)
-    value.addcdiv_(first, scale, value=rate / (1 - 0.9**step))
+    beta.store(result)
+    return row.c, result

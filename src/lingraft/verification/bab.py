@@ -1,160 +1,174 @@
-"""Branch and bound over the collapsed network (β-CROWN, Wang et al. 2021), domains in tensors, best first."""
+"""Branch and bound over the collapsed network for one margin (β-CROWN, Wang et al. 2021); domains live in tensors."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from lingraft.verification.ascent import improve
-from lingraft.verification.branching import choose
+from lingraft.verification.branching import choose, scores, split
+from lingraft.verification.budget import Budget, Exhausted
 from lingraft.verification.collapse import Collapsed
 from lingraft.verification.dual import Domains, Dual
-from lingraft.verification.exact import leaf_minimum
+from lingraft.verification.exact import exact_minimum
+from lingraft.verification.tighten import tighten
 
 #: A margin counts as proven when its bound, recomputed in float64, exceeds this.
 MARGIN = 1e-6
 
-#: Steps on the multipliers of a new domain.
-STEPS = 12
+#: Steps on the multipliers of a new domain; they start from the parent's.
+STEPS = 6
+
+#: Taps whose bounds are tightened in one round, and the steps on their multipliers.
+TIGHTENED, TIGHTENING_STEPS = 100, 6
+
+#: A batch should take about so many seconds, and rounds of tightening stop when they gain less than this share.
+PACE, WORTHWHILE = 0.4, 0.03
+
+#: (points (N, n) in the inner order, real pixels) → a witness or None.
+Attack = Callable[[Tensor], Tensor | None]
+
+
+class Falsified(Exception):
+    """A witness was found during the search."""
+
+    def __init__(self, witness: Tensor):
+        super().__init__("falsified")
+        self.witness = witness
 
 
 @dataclass
-class Outcome:
-    """How the search ended: "verified", "falsified" (with a witness) or "unknown" (with a reason)."""
-
-    verdict: str
-    reason: str | None = None
-    witness: Tensor | None = None
-    domains: int = 0
-
-
 class Pool:
-    """Open domains as rows of tensors; multipliers are kept in half precision, as they only start the next search."""
+    """Open domains and their bounds; multipliers are kept in half precision, as they only start the next search."""
 
-    def __init__(self) -> None:
-        self.parts: list[tuple[Tensor, Domains]] = []
-        self.size = 0
-        self.bytes = 0
+    bounds: Tensor
+    domains: Domains
+
+    def __len__(self) -> int:
+        return len(self.bounds)
 
     def add(self, bounds: Tensor, domains: Domains) -> None:
         """Put domains in, with their bounds."""
-        if not len(domains):
-            return
-        kept = Domains(
-            domains.margin, domains.lower, domains.upper, domains.split, domains.alpha.half(), domains.beta.half()
-        )
-        self.parts.append((bounds, kept))
-        self.size += len(domains)
-        self.bytes += len(domains) * domains.lower.shape[0] * 13
+        small = replace(domains, alpha=domains.alpha.half(), beta=domains.beta.half())
+        self.bounds = torch.cat([self.bounds, bounds])
+        self.domains = Domains.join([self.domains, small]) if len(self.domains) else small
 
     def take(self, count: int) -> Domains:
         """Take the `count` domains with the lowest bounds out."""
-        bounds = torch.cat([b for b, _ in self.parts])
-        domains = _joined([d for _, d in self.parts])
-        order = bounds.argsort()
+        order = self.bounds.argsort()
         taken, left = order[:count], order[count:]
-        self.parts, self.size, self.bytes = [], 0, 0
-        if len(left):
-            self.parts = [(bounds[left], domains.select(left))]
-            self.size, self.bytes = len(left), len(left) * domains.lower.shape[0] * 13
-        return domains.select(taken).to(domains.lower.dtype)
+        result = self.domains.select(taken).to(self.domains.lower.dtype)
+        self.bounds, self.domains = self.bounds[left], self.domains.select(left)
+        return result
 
-    def lowest(self) -> float:
-        """The lowest bound of an open domain."""
-        return min(float(b.min()) for b, _ in self.parts) if self.parts else float("inf")
+    def restrict(self, base: Domains) -> None:
+        """Apply tighter bounds of the whole region to every domain."""
+        self.domains.lower = torch.maximum(self.domains.lower, base.lower)
+        self.domains.upper = torch.minimum(self.domains.upper, base.upper)
 
-
-def _joined(parts: list[Domains]) -> Domains:
-    return Domains(
-        torch.cat([d.margin for d in parts]),
-        *(torch.cat([getattr(d, n) for d in parts], dim=1) for n in ("lower", "upper", "split", "alpha", "beta")),
-    )
+    @property
+    def size(self) -> float:
+        """Bytes in use."""
+        return len(self) * len(self.domains.lower) * (4 + 4 + 1 + 2 + 2)
 
 
-def search(
-    collapsed: Collapsed,
-    root: Domains,
-    bounds: Tensor,
-    dtype: torch.dtype,
-    deadline: float,
-    memory: float,
-    attack: Callable[[Tensor], Tensor | None],
-    log: Callable[[str], None] | None = None,
-) -> Outcome:
-    """Split domains until every margin is proven, a witness is found, or time or memory runs out.
+class Search:
+    """Splits the domains of one margin until all are proven; raises Falsified or Exhausted."""
 
-    `attack` takes images (N, n) in the inner order and gives a witness or None.
-    """
-    dual, exact = Dual(collapsed, dtype), Dual(collapsed, torch.float64)
-    pool = Pool()
-    pool.add(bounds, root)
-    visited, batch = 0, 32
-    while pool.size:
-        if time.monotonic() > deadline:
-            return Outcome("unknown", "time", domains=visited)
-        if pool.bytes > memory:
-            return Outcome("unknown", "memory", domains=visited)
+    def __init__(self, collapsed: Collapsed, dual: Dual, exact: Dual, budget: Budget, attack: Attack):
+        self.collapsed, self.dual, self.exact = collapsed, dual, exact
+        self.budget, self.attack = budget, attack
+        self.visited = 0
+        #: domains fit that many at once, at about thirty tensors over taps and pixels each
+        self.widest = int(min(1024, max(1, budget.memory / 4 / (30 * 4 * (collapsed.count + len(collapsed.center))))))
+        self.tightening = self.branching = 0.0
+
+    def run(self, base: Domains, bound: Tensor) -> None:
+        """Prove the margin of `base` (one domain), whose bound with its multipliers is `bound` (1,)."""
+        bound, worthwhile = self._tighten(base, bound)
+        pool = Pool(bound[:0], base.select(torch.tensor([], dtype=torch.long, device=bound.device)))
+        self._keep(pool, bound, base)
+        batch = 8
+        while len(pool):
+            self.budget.check_time()
+            self.budget.allow(4 * pool.size)
+            if worthwhile and self.branching > self.tightening:
+                bound, worthwhile = self._tighten(base, bound)
+                pool.restrict(base)
+            started = time.monotonic()
+            self._expand(pool, pool.take(batch))
+            spent = time.monotonic() - started
+            self.branching += spent
+            if spent < PACE:
+                batch = min(2 * batch, self.widest)
+            elif spent > 2 * PACE:
+                batch = max(1, batch // 2)
+
+    def _tighten(self, base: Domains, bound: Tensor) -> tuple[Tensor, bool]:
+        """One round of tightening over the whole region; the new bound, and whether another round may pay."""
         started = time.monotonic()
-        parents = pool.take(batch)
-        evaluation = dual.evaluate(parents)
-        witness = attack(evaluation.minimizer[:, evaluation.bound.argsort()[:4]].t())
+        score = scores(self.dual, base, self.dual.evaluate(base))
+        count = min(TIGHTENED, int(torch.isfinite(score).sum()))
+        if not count:
+            return bound, False
+        for taps in score.topk(count, dim=0).indices.split(max(1, self.widest // 2)):
+            self.budget.check_time()
+            tighten(self.dual, self.exact, base, taps, TIGHTENING_STEPS)
+        if bool((base.lower > base.upper).any()):
+            return torch.full_like(bound, torch.inf), False
+        better, improved = improve(self.dual, base, 3 * STEPS, enough=2 * MARGIN)
+        base.alpha = improved.alpha
+        self.tightening += time.monotonic() - started
+        return better, bool(better - bound > WORTHWHILE * bound.abs())
+
+    def _keep(self, pool: Pool, bounds: Tensor, domains: Domains) -> None:
+        """Keep what is not proven: bounds recomputed in float64, or no point left in the domain."""
+        empty = (domains.lower > domains.upper).any(0)
+        proven = bounds > MARGIN
+        columns = (proven & ~empty).nonzero().flatten()
+        if len(columns):
+            proven[columns] = self.exact.bound(domains.select(columns).to(torch.float64)) > MARGIN
+        rest = (~proven & ~empty).nonzero().flatten()
+        if len(rest):
+            pool.add(bounds[rest], domains.select(rest))
+
+    def _expand(self, pool: Pool, parents: Domains) -> None:
+        """Split the parents, bound the children, and keep those that are not proven."""
+        parents = self._without_empty(parents)
+        if not len(parents):
+            return
+        evaluation = self.dual.evaluate(parents)
+        witness = self.attack(evaluation.minimizer[evaluation.bound.argsort()[:4]])
         if witness is not None:
-            return Outcome("falsified", witness=witness, domains=visited)
-        closed = ~(dual.open(parents)).any(0)
-        if bool(closed.any()):
-            outcome = _leaves(collapsed, exact, parents.select(closed.nonzero().flatten()), attack, deadline)
-            if outcome is not None:
-                outcome.domains = visited
-                return outcome
-            keep = (~closed).nonzero().flatten()
-            if not len(keep):
+            raise Falsified(witness)
+        done = ~self.dual.splittable(parents).any(0)
+        if bool(done.any()):
+            self._finish(parents.select(done.nonzero().flatten()))
+            parents = parents.select((~done).nonzero().flatten())
+            if not len(parents):
+                return
+            evaluation = self.dual.evaluate(parents)
+        children = split(self.dual, parents, choose(self.dual, parents, evaluation))
+        self.visited += len(children)
+        self._keep(pool, *improve(self.dual, children, STEPS, enough=2 * MARGIN))
+
+    def _without_empty(self, domains: Domains) -> Domains:
+        full = ~(domains.lower > domains.upper).any(0)
+        return domains if bool(full.all()) else domains.select(full.nonzero().flatten())
+
+    def _finish(self, leaves: Domains) -> None:
+        """Decide domains in which nothing is left to split, exactly, by linear programming."""
+        for i in range(len(leaves)):
+            leaf = leaves.select(torch.tensor([i], device=leaves.margin.device)).to(torch.float64)
+            if self.dual.smooth:
+                raise Exhausted("numerical")
+            value, point = exact_minimum(self.collapsed, leaf, self.budget.left)
+            if value > MARGIN:
                 continue
-            parents = parents.select(keep)
-            evaluation = dual.evaluate(parents)
-        tap = choose(dual, parents, evaluation)
-        children = split(parents, tap)
-        visited += len(children)
-        best, children = improve(dual, children, STEPS, enough=2 * MARGIN)
-        proven = best > MARGIN
-        if bool(proven.any()):
-            columns = proven.nonzero().flatten()
-            proven[columns] = exact.bound(children.select(columns).to(torch.float64)) > MARGIN
-        rest = (~proven).nonzero().flatten()
-        pool.add(best[rest], children.select(rest))
-        spent = time.monotonic() - started
-        if log:
-            log(f"{visited} visited, {pool.size} open, lowest {pool.lowest():.4f}, batch {batch}, {spent:.2f} s")
-        batch = max(8, min(batch * 2, 1024) if spent < 0.4 else batch // 2 if spent > 1.2 else batch)
-    return Outcome("verified", domains=visited)
-
-
-def split(parents: Domains, tap: Tensor) -> Domains:
-    """Both sides of the chosen tap (B,) of every domain: first all with z ≥ 0, then all with z ≤ 0."""
-    columns = torch.arange(len(parents), device=tap.device)
-    both = parents.select(torch.cat([columns, columns]))
-    count = len(parents)
-    both.lower[tap, columns] = 0
-    both.split[tap, columns] = 1
-    both.upper[tap, columns + count] = 0
-    both.split[tap, columns + count] = -1
-    both.beta[tap, columns] = 0
-    both.beta[tap, columns + count] = 0
-    return both
-
-
-def _leaves(
-    collapsed: Collapsed, exact: Dual, leaves: Domains, attack: Callable[[Tensor], Tensor | None], deadline: float
-) -> Outcome | None:
-    """Decide domains without an open tap by linear programming; None if all of them are proven."""
-    for i in range(len(leaves)):
-        leaf = leaves.select(torch.tensor([i], device=leaves.margin.device)).to(torch.float64)
-        value, point = leaf_minimum(collapsed, leaf, max(1.0, deadline - time.monotonic()))
-        if value > MARGIN:
-            continue
-        witness = attack(point[None]) if point is not None else None
-        if witness is not None:
-            return Outcome("falsified", witness=witness)
-        return Outcome("unknown", "numerical")
-    return None
+            witness = self.attack(point[None]) if point is not None else None
+            if witness is not None:
+                raise Falsified(witness)
+            self.budget.check_time()
+            raise Exhausted("numerical")

@@ -1,4 +1,4 @@
-"""Which tap to split: filtered smart branching (De Palma et al. 2021) over scores in the manner of BaBSR."""
+"""Splitting a domain in two: which tap, in the manner of filtered smart branching (De Palma et al. 2021), and where."""
 
 import torch
 from torch import Tensor
@@ -6,34 +6,58 @@ from torch import Tensor
 from lingraft.verification.dual import Domains, Dual, Evaluation
 
 #: Taps of each domain whose children are really bounded before one is chosen.
-CANDIDATES = 4
+CANDIDATES = 6
 
 
 def scores(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
-    """How much of the bound (T, B) the relaxation of each open tap costs: [q]₋ times the upper line's intercept.
+    """How much of the bound (T, B) the relaxation of each tap that can be split costs; −∞ for all others.
 
-    Taps with q ≥ 0 cost nothing there; a small share of |q| times their reach keeps them in the order.
+    For a ReLU it is [q]₋ times the upper line's intercept, the gap of the triangle at 0; taps with q ≥ 0 cost nothing
+    there, and a small share of |q| times their reach keeps them in the order. For a smooth tap, |q| times the gap
+    between its lines in the middle of its interval.
     """
     reach = torch.minimum(domains.upper, -domains.lower)
-    score = -evaluation.q.clamp(max=0) * evaluation.lines.upper_intercept + 1e-4 * evaluation.q.abs() * reach
-    return torch.where(dual.open(domains), score + 1e-12 * reach, -torch.inf)
+    lines, q = evaluation.lines, evaluation.q
+    score = -q.clamp(max=0) * lines.upper_intercept + (1e-4 * q.abs() + 1e-12) * reach
+    if dual.smooth:
+        middle = (domains.lower + domains.upper) / 2
+        gap = (lines.upper_slope - lines.lower_slope) * middle + lines.upper_intercept - lines.lower_intercept
+        score = torch.where(dual.relu, score, q.abs() * gap)
+    return torch.where(dual.splittable(domains), score, -torch.inf)
 
 
 def choose(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
-    """The tap (B,) of each domain whose worse child has the best bound, among the best few by score."""
-    from lingraft.verification.bab import split
+    """The tap (B,) of each domain that leaves least to prove, among the best few by score.
 
-    score = scores(dual, domains, evaluation)
-    top = score.topk(min(CANDIDATES, len(score)), dim=0)
+    What is left is the sum of the children's negative bounds: the worse child alone, the usual measure, took about
+    twice as many domains on the public problems.
+    """
+    top = scores(dual, domains, evaluation).topk(min(CANDIDATES, len(domains.lower)), dim=0)
     count = len(domains)
-    best = torch.full((count,), -torch.inf, dtype=dual.dtype, device=score.device)
+    best = torch.full((count,), -torch.inf, dtype=dual.dtype, device=top.values.device)
     chosen = top.indices[0]
     for value, tap in zip(top.values, top.indices, strict=True):
         usable = torch.isfinite(value)
-        if not bool(usable.any()):
-            break
-        bounds = dual.bound(split(domains, tap))
-        worse = torch.minimum(bounds[:count], bounds[count:]) + 1e-3 * torch.maximum(bounds[:count], bounds[count:])
-        better = usable & (worse > best)
-        best, chosen = torch.where(better, worse, best), torch.where(better, tap, chosen)
+        left = dual.bound(split(dual, domains, tap)).clamp(max=0).view(2, count).sum(0)
+        better = usable & (left > best)
+        best, chosen = torch.where(better, left, best), torch.where(better, tap, chosen)
     return chosen
+
+
+def split(dual: Dual, domains: Domains, tap: Tensor) -> Domains:
+    """Both sides of the chosen tap (B,) of every domain: first all upper sides, then all lower ones.
+
+    A ReLU is split at 0, a smooth tap in the middle of its interval.
+    """
+    columns = torch.arange(len(domains), device=tap.device)
+    both = domains.select(torch.cat([columns, columns]))
+    middle = (domains.lower[tap, columns] + domains.upper[tap, columns]) / 2
+    point = torch.where(dual.relu[tap, 0], 0.0, middle)
+    lower_side = columns + len(domains)
+    both.lower[tap, columns] = point
+    both.split[tap, columns] = 1
+    both.upper[tap, lower_side] = point
+    both.split[tap, lower_side] = -1
+    both.beta[tap, columns] = 0
+    both.beta[tap, lower_side] = 0
+    return both

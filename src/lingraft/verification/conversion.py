@@ -294,7 +294,9 @@ def _concat(at: _Conversion, call: fx.Node, tensors: Sequence[fx.Node], dim: int
     parts = []
     for i, part in enumerate(tensors):
         if not at._depends(part):
-            raise LingraftError(f"{at._title(call)} joins a constant. Only values that depend on the image can be joined.")
+            raise LingraftError(
+                f"{at._title(call)} joins a constant. Only values that depend on the image can be joined."
+            )
         pieces = [at._numbered(t) if j == i else torch.zeros_like(at._numbered(t)) for j, t in enumerate(tensors)]
         parts.append(at._gather(call, part, torch.cat(pieces, dim)))
     return at._add(Sum(call.name, at.nodes[parts[0]].shape, parts, [1.0] * len(parts)))

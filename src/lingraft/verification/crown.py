@@ -5,23 +5,22 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from lingraft.verification.budget import Budget
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Input, Site
 from lingraft.verification.relaxation import Lines
 from lingraft.verification.rows import Rows, select
 
-#: Coefficients handled at once while rows pass back through the network; about 32 MB in float64.
-CHUNK = 4_000_000
+#: Coefficients handled at once while rows pass back through the network: 8 MB in float64, near a core's cache.
+CHUNK = 1_000_000
 
 #: (position of a site, rows over its outputs) → rows over its inputs, and a constant for each row.
 AtSite = Callable[[int, Rows], tuple[Rows, Tensor]]
 
 
-def pass_back(network: Network, start: int, rows: Rows, at_site: AtSite) -> tuple[Rows, Tensor]:
-    """Rows over the values of node `start` become rows over the image plus a constant (R,)."""
-    pending = {start: rows}
-    constant = rows.coefficients.new_zeros(len(rows))
-    for i in range(start, -1, -1):
+def pass_back(network: Network, pending: dict[int, Rows], constant: Tensor, at_site: AtSite) -> tuple[Rows, Tensor]:
+    """Rows over the values of some nodes, plus a constant (R,), become rows over the image plus a constant."""
+    for i in range(max(pending), -1, -1):
         here = pending.pop(i, None)
         if here is None:
             continue
@@ -37,7 +36,20 @@ def pass_back(network: Network, start: int, rows: Rows, at_site: AtSite) -> tupl
         for j, part in zip(node.inputs, parts, strict=True):
             pending[j] = pending[j].plus(part, network.nodes[j].shape) if j in pending else part
     shape = network.nodes[0].shape
-    return Rows(constant.new_zeros(len(rows), *shape)), constant  # nothing depends on the image
+    return Rows(constant.new_zeros(len(constant), *shape)), constant  # nothing depends on the image
+
+
+def neuron_rows(network: Network, start: int, indices: Tensor) -> tuple[dict[int, Rows], Tensor]:
+    """Rows of single values of node `start`, already one node back, and their constants (R,)."""
+    node = network.nodes[start]
+    if isinstance(node, Input | Site):
+        rows = select(indices, node.shape, torch.float64)
+        return {start: rows}, rows.coefficients.new_zeros(len(rows))
+    parts, constant = node.neurons(indices)
+    pending: dict[int, Rows] = {}
+    for j, part in zip(node.inputs, parts, strict=True):
+        pending[j] = pending[j].plus(part, network.nodes[j].shape) if j in pending else part
+    return pending, constant
 
 
 def relaxed(lines: dict[int, Lines]) -> AtSite:
@@ -60,9 +72,13 @@ def lower_bound(rows: Rows, constant: Tensor, center: Tensor, radius: Tensor) ->
     return constant + low
 
 
-def chunks(network: Network, start: int, indices: Tensor, width: int) -> Iterator[Tensor]:
-    """Cut `indices` so that rows of `width` coefficients each stay within CHUNK."""
-    yield from indices.split(max(1, CHUNK // max(1, width)))
+def chunks(network: Network, start: int, indices: Tensor, budget: Budget) -> Iterator[Tensor]:
+    """Cut the neurons of node `start` into groups whose rows stay within CHUNK, watching the time."""
+    width = 4 * row_width(network, start)
+    budget.allow(16 * width)
+    for some in indices.split(max(1, CHUNK // width)):
+        budget.check_time()
+        yield some
 
 
 def row_width(network: Network, start: int) -> int:
@@ -75,7 +91,7 @@ def row_width(network: Network, start: int) -> int:
         return rows, rows.coefficients.new_zeros(len(rows))
 
     middle = torch.tensor([network.nodes[start].size // 2], device=device_of(network))
-    rows, _ = pass_back(network, start, select(middle, network.nodes[start].shape, torch.float64), watch)
+    rows, _ = pass_back(network, *neuron_rows(network, start, middle), watch)
     return max(widest, rows.coefficients[0].numel())
 
 
@@ -89,17 +105,20 @@ def device_of(network: Network) -> torch.device:
 
 
 def crown_bounds(
-    network: Network, start: int, indices: Tensor, lines: dict[int, Lines], center: Tensor, radius: Tensor
+    network: Network,
+    start: int,
+    indices: Tensor,
+    lines: dict[int, Lines],
+    center: Tensor,
+    radius: Tensor,
+    budget: Budget,
 ) -> tuple[Tensor, Tensor]:
     """Lower and upper bounds (R,) of the chosen flat `indices` of node `start` over the box center ± radius."""
     lows, highs = [], []
-    for some in chunks(network, start, indices, 4 * row_width(network, start)):
-        rows = select(some, network.nodes[start].shape, center.dtype)
-        both = Rows(
-            torch.cat([rows.coefficients, -rows.coefficients]),
-            None if rows.origin is None else torch.cat([rows.origin, rows.origin]),
-        )
-        final, constant = pass_back(network, start, both, relaxed(lines))
+    for some in chunks(network, start, indices, budget):
+        pending, constant = neuron_rows(network, start, some)
+        both = {i: rows.and_negated() for i, rows in pending.items()}
+        final, constant = pass_back(network, both, torch.cat([constant, -constant]), relaxed(lines))
         bound = lower_bound(final, constant, center, radius)
         lows.append(bound[: len(some)])
         highs.append(-bound[len(some) :])

@@ -1,23 +1,28 @@
 """Lower bounds of the margins over domains, from multipliers: the verifier's inner loop.
 
 A domain is the region with some taps restricted to one side of a split. Domains are columns: every tensor over taps is
-(T, B). From the last site to the first, with q the coefficient on h = act(z),
+(T, B). The region is scaled to |x| ≤ 1. From the last site to the first, with q the coefficient on h = act(z),
 
-    λ = α·[q]₊ + s·[q]₋ − β·σ       (lower line slope α, upper line s·z + t; σ = ±1 where split, else 0)
+    λ = α·[q]₊ + s·[q]₋ − σ·β       (lower line slope α, upper line s·z + t; σ = ±1 where split, else 0)
     c += [q]₋·t + λ·r + …            p += λP        q += λQ
-    bound = c + p·center − |p|·radius
+    bound = c − ‖p‖₁
 
 Any α ∈ [0, 1] and β ≥ 0 give a sound bound (α,β-CROWN, Xu et al. 2021, Wang et al. 2021). The gradient has a closed
-form: with x* the minimizer, z* and h* follow forward, and ∂bound/∂λ = z*, so autograd is not needed.
+form: with the minimizer x* = −sign(p), z* and h* follow forward, and ∂bound/∂λ = z*, so autograd is not needed.
 """
 
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from lingraft.verification.collapse import Collapsed
+from lingraft.verification.matrix import Matrix
 from lingraft.verification.relaxation import Lines, relax, relax_relu
+
+#: A smooth tap is not split any further on an interval shorter than this.
+SMALLEST = 1e-4
 
 
 @dataclass
@@ -38,7 +43,7 @@ class Domains:
         return len(self.margin)
 
     def select(self, columns: Tensor) -> "Domains":
-        """Some of the domains."""
+        """A copy of some of the domains."""
         return Domains(*(getattr(self, f.name)[..., columns] for f in fields(self)))
 
     def to(self, dtype: torch.dtype) -> "Domains":
@@ -46,14 +51,45 @@ class Domains:
         names = ("lower", "upper", "alpha", "beta")
         return replace(self, **{name: getattr(self, name).to(dtype) for name in names})
 
+    @staticmethod
+    def join(parts: "list[Domains]") -> "Domains":
+        """All domains of several batches."""
+        return Domains(*(torch.cat([getattr(d, f.name) for d in parts], dim=-1) for f in fields(Domains)))
+
+
+def root_domains(collapsed: Collapsed, dtype: torch.dtype) -> Domains:
+    """The whole region, once for every margin."""
+    count = collapsed.c.shape[0]
+    lower, upper = (t[:, None].repeat(1, count) for t in outward(collapsed.lower, collapsed.upper, dtype))
+    alpha = relax_relu(lower, upper).lower_slope
+    split = torch.zeros_like(lower, dtype=torch.int8)
+    margin = torch.arange(count, device=lower.device)
+    return Domains(margin, lower, upper, split, alpha, torch.zeros_like(lower))
+
+
+def outward(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Bounds in another precision, rounded so that they still hold."""
+    if dtype == lower.dtype:
+        return lower, upper
+    low, high = lower.to(dtype), upper.to(dtype)
+    infinity = torch.full_like(low, torch.inf)
+    return torch.nextafter(low, -infinity), torch.nextafter(high, infinity)
+
+
+class Row(NamedTuple):
+    """Linear functions q·h + p·x + c: q (T, B), p (n, B), c (B,); one column stands for all where B is 1."""
+
+    q: Tensor
+    p: Tensor
+    c: Tensor
+
 
 @dataclass
 class Evaluation:
-    """Bounds (B,) and what the branching looks at: q, z* (T, B), the lines, and the minimizer x* (n, B)."""
+    """Bounds (B,) and what the branching looks at: q (T, B), the lines, and the minimizers (B, n), real pixels."""
 
     bound: Tensor
     q: Tensor
-    z: Tensor
     lines: Lines
     minimizer: Tensor
 
@@ -63,12 +99,19 @@ class Dual:
 
     def __init__(self, collapsed: Collapsed, dtype: torch.dtype):
         self.dtype = dtype
-        self.taps = [(t.first, t.last, t.P.to(dtype), t.Q.to(dtype), t.r.to(dtype)[:, None]) for t in collapsed.taps]
+        self.center, self.radius = collapsed.center, collapsed.radius
         self.kinds = [(t.first, t.last, t.kind) for t in collapsed.taps]
         self.smooth = any(t.kind != "relu" for t in collapsed.taps)
-        self.p, self.q, self.c = collapsed.p.to(dtype), collapsed.q.to(dtype), collapsed.c.to(dtype)
-        self.center, self.radius = collapsed.center.to(dtype)[:, None], collapsed.radius.to(dtype)[:, None]
-        self.relu = torch.zeros(collapsed.count, 1, dtype=torch.bool, device=self.q.device)
+        r = [t.r + t.P.times(self.center[:, None])[:, 0] for t in collapsed.taps]
+        self.r = torch.cat([collapsed.c[:0], *r]).to(dtype)[:, None]
+        scaled = [(t.first, t.last, t.P.scaled(self.radius), t.Q.to(dtype)) for t in collapsed.taps if t.last > t.first]
+        self.taps = [(first, last, Q) for first, last, _, Q in scaled]
+        sparse = [(first, P) for first, _, P, _ in scaled if P.sparse]
+        self.sparse = Matrix.stacked(sparse, collapsed.count).to(dtype) if sparse else None
+        self.dense = [(first, last, P.to(dtype)) for first, last, P, _ in scaled if not P.sparse]
+        shift = collapsed.c + self.center @ collapsed.p
+        self.margins = Row(collapsed.q.to(dtype), (collapsed.p * self.radius[:, None]).to(dtype), shift.to(dtype))
+        self.relu = torch.zeros(collapsed.count, 1, dtype=torch.bool, device=self.r.device)
         for first, last, kind in self.kinds:
             self.relu[first:last] = kind == "relu"
 
@@ -86,52 +129,90 @@ class Dual:
         """ReLU taps (T, B) that are still unstable in the domain: those whose α is free."""
         return self.relu & (domains.lower < 0) & (domains.upper > 0)
 
-    def backward(self, domains: Domains, lines: Lines) -> tuple[Tensor, Tensor, Tensor]:
-        """q (T, B), p (n, B) and the bound (B,)."""
-        q, p, c = self.q[:, domains.margin], self.p[:, domains.margin], self.c[domains.margin]
-        shift = domains.split * domains.beta
-        for first, last, P, Q, r in reversed(self.taps):
-            if first == last:
-                continue
-            some = q[first:last]
-            positive, negative = some.clamp(min=0), some.clamp(max=0)
-            slope = torch.addcmul(positive * lines.lower_slope[first:last], negative, lines.upper_slope[first:last])
-            slope -= shift[first:last]
-            c = c + (negative * lines.upper_intercept[first:last]).sum(0) + (slope * r).sum(0)
-            if self.smooth:
-                c = c + (positive * lines.lower_intercept[first:last]).sum(0)
-            if first:
-                q[:first] += Q.transposed_times(slope)
-            p = p + P.transposed_times(slope)
-        if self.smooth:  # the side of a split: β·lower for z ≥ lower, −β·upper for z ≤ upper (0 for ReLU)
-            edge = torch.where(domains.split > 0, domains.lower, domains.upper)
-            c = c + torch.where(domains.split != 0, shift * edge, 0.0).sum(0)
-        return q, p, c + (p * self.center).sum(0) - (p.abs() * self.radius).sum(0)
+    def splittable(self, domains: Domains) -> Tensor:
+        """Taps (T, B) that a split can make tighter: open ReLUs, and smooth ones on an interval of some width."""
+        open_ = self.open(domains)
+        return open_ | (~self.relu & (domains.upper - domains.lower > SMALLEST)) if self.smooth else open_
 
-    def forward(self, q: Tensor, p: Tensor, lines: Lines) -> tuple[Tensor, Tensor]:
-        """The minimizer x* (n, B), and z* (T, B) that it gives on the lines that were used."""
-        x = self.center - self.radius * p.sign()
-        z, h = torch.empty_like(q), torch.empty_like(q)
-        for first, last, P, Q, r in self.taps:
-            if first == last:
-                continue
-            some = P.times(x) + r
-            if first:
-                some += Q.times(h[:first])
-            z[first:last] = some
-            below = q[first:last] >= 0
-            slope = torch.where(below, lines.lower_slope[first:last], lines.upper_slope[first:last])
-            shift = torch.where(below, lines.lower_intercept[first:last], lines.upper_intercept[first:last])
-            h[first:last] = torch.addcmul(shift, slope, some)
-        return x, z
+    def rows(self, domains: Domains) -> Row:
+        """The margin that each domain is about; a single column if it is the same for all."""
+        margin = domains.margin
+        if len(margin) and bool((margin == margin[0]).all()):
+            margin = margin[:1]
+        return Row(*(t[..., margin] for t in self.margins))
 
-    def bound(self, domains: Domains) -> Tensor:
-        """Bounds (B,) with the multipliers that the domains carry."""
-        return self.backward(domains, self.lines(domains))[2]
+    def backward(self, rows: Row, lines: Lines, push: Tensor | None, edge: Tensor | None = None) -> Row:
+        """From rows on h and x to bounds: q (T, B), p (n, B), and the bounds (B,) as c.
+
+        `push` (T, B) is σ·β, None without splits; `edge` (B,) the constant that belongs to it in smooth networks.
+        """
+        width = lines.lower_slope.shape[1]
+        q = rows.q.expand(-1, width).clone()
+        slope = torch.empty_like(q)
+        for first, last, Q in reversed(self.taps):
+            here = slice(first, last)
+            positive = q[here].clamp(min=0)
+            torch.mul(positive, lines.lower_slope[here], out=slope[here])
+            slope[here].addcmul_(q[here] - positive, lines.upper_slope[here])
+            if push is not None:
+                slope[here] -= push[here]
+            if first:
+                q[:first] += Q.transposed_times(slope[here])
+        negative = q.clamp(max=0)
+        c = rows.c + (negative * lines.upper_intercept).sum(0) + (slope * self.r).sum(0)
+        if self.smooth:
+            c = c + ((q - negative) * lines.lower_intercept).sum(0)
+            c = c if edge is None else c + edge
+        p = rows.p + self.sparse.transposed_times(slope) if self.sparse else rows.p.expand(-1, width).clone()
+        for first, last, P in self.dense:
+            p.addmm_(P.backward, slope[first:last])
+        return Row(q, p, c - p.abs().sum(0))
+
+    def forward(self, row: Row, lines: Lines) -> tuple[Tensor, Tensor, Tensor]:
+        """The scaled minimizer x* (n, B), and z* and h* (T, B) that it gives on the lines that were used."""
+        x = row.p.sign().neg_()
+        z = self.sparse.times(x) + self.r if self.sparse else self.r.expand(-1, x.shape[1]).clone()
+        h = torch.empty_like(z)
+        for first, last, P in self.dense:
+            z[first:last].addmm_(P.forward, x)
+        below = row.q >= 0
+        slope = torch.where(below, lines.lower_slope, lines.upper_slope)
+        shift = torch.where(below, lines.lower_intercept, lines.upper_intercept)
+        for first, last, Q in self.taps:
+            here = slice(first, last)
+            if first:
+                z[here] += Q.times(h[:first])
+            torch.addcmul(shift[here], slope[here], z[here], out=h[here])
+        return x, z, h
+
+    def edge(self, domains: Domains) -> Tensor | None:
+        """Σ β·lower over splits z ≥ lower and −β·upper over splits z ≤ upper (B,): nothing in ReLU networks."""
+        if not self.smooth:
+            return None
+        side = torch.where(domains.split > 0, domains.lower, domains.upper)
+        return torch.where(domains.split != 0, domains.split * domains.beta * side, 0.0).sum(0)
+
+    def bound(self, domains: Domains, rows: Row | None = None) -> Tensor:
+        """Bounds (B,) of the margins, or of other rows, with the multipliers that the domains carry."""
+        push = domains.split * domains.beta
+        return self.backward(rows or self.rows(domains), self.lines(domains), push, self.edge(domains)).c
 
     def evaluate(self, domains: Domains) -> Evaluation:
         """Bounds with the multipliers that the domains carry, and what the branching needs."""
         lines = self.lines(domains)
-        q, p, bound = self.backward(domains, lines)
-        x, z = self.forward(q, p, lines)
-        return Evaluation(bound, q, z, lines, x)
+        row = self.backward(self.rows(domains), lines, domains.split * domains.beta, self.edge(domains))
+        pixels = self.center - self.radius * row.p.sign().t().to(self.center.dtype)
+        return Evaluation(row.c, row.q, lines, pixels)
+
+    def tap_rows(self, taps: Tensor) -> Row:
+        """The pre-activations of chosen taps (K,)."""
+        one = torch.zeros(len(self.r), len(taps), dtype=self.dtype, device=taps.device)
+        one[taps, torch.arange(len(taps), device=taps.device)] = 1
+        q = torch.zeros_like(one)
+        p = self.sparse.transposed_times(one) if self.sparse else one.new_zeros(len(self.radius), len(taps))
+        for first, last, P in self.dense:
+            p.addmm_(P.backward, one[first:last])
+        for first, last, Q in self.taps:
+            if first:
+                q[:first] += Q.transposed_times(one[first:last])
+        return Row(q, p, self.r[taps, 0])

@@ -10,7 +10,7 @@ from lingraft.verification.collapse import Collapsed
 from lingraft.verification.dual import Domains
 
 
-def leaf_minimum(collapsed: Collapsed, domain: Domains, seconds: float) -> tuple[float, Tensor | None]:
+def exact_minimum(collapsed: Collapsed, domain: Domains, seconds: float) -> tuple[float, Tensor | None]:
     """A lower bound of the domain's margin that is its minimum up to the solver's tolerance, and a minimizer (n,).
 
     Taps that are open in the domain get a binary variable each, so the answer is exact for any ReLU domain; infinity

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 #: Sparse products run at about an eighth of a dense product's rate, so below this density they win.
-SPARSE_BELOW = 0.1
+SPARSE_BELOW = 0.13
 
 
 @dataclass
@@ -15,6 +15,11 @@ class Matrix:
 
     forward: Tensor
     backward: Tensor
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the entries are stored sparsely."""
+        return self.forward.layout == torch.sparse_csr
 
     def times(self, columns: Tensor) -> Tensor:
         """M · columns."""
@@ -30,18 +35,41 @@ class Matrix:
 
     def dense(self) -> Tensor:
         """The matrix as an ordinary tensor (m, n)."""
-        return self.forward.to_dense() if self.forward.layout == torch.sparse_csr else self.forward
+        return self.forward.to_dense() if self.sparse else self.forward
+
+    def scaled(self, columns: Tensor) -> "Matrix":
+        """M · diag(columns)."""
+        if not self.sparse:
+            return Matrix.of_dense(self.forward * columns)
+        row, column, value = self.entries()
+        return Matrix._of_entries(row, column, value * columns[column], tuple(self.forward.shape))
+
+    def entries(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, column and value of the stored entries of a sparse matrix."""
+        per_row = self.forward.crow_indices().diff()
+        row = torch.arange(len(per_row), device=per_row.device).repeat_interleave(per_row)
+        return row, self.forward.col_indices(), self.forward.values()
 
     @classmethod
-    def of(cls, rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> "Matrix":
-        """From entries at (rows, columns); entries at the same place add up."""
-        place = torch.stack([rows, columns])
-        if len(values) >= SPARSE_BELOW * shape[0] * shape[1]:
-            return cls.of_dense(torch.sparse_coo_tensor(place, values, shape).to_dense())
-        matrix = torch.sparse_coo_tensor(place, values, shape).coalesce()
+    def stacked(cls, parts: "list[tuple[int, Matrix]]", rows: int) -> "Matrix":
+        """Sparse matrices below each other, each starting at its given row of `rows`; the rest is zero."""
+        entries = [(first + row, column, value) for first, m in parts for row, column, value in [m.entries()]]
+        row, column, value = (torch.cat(tensors) for tensors in zip(*entries, strict=True))
+        return cls._of_entries(row, column, value, (rows, parts[0][1].forward.shape[1]))
+
+    @classmethod
+    def of(cls, row: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) -> "Matrix":
+        """From entries at (row, column); entries at the same place add up."""
+        if len(value) >= SPARSE_BELOW * shape[0] * shape[1]:
+            return cls.of_dense(torch.sparse_coo_tensor(torch.stack([row, column]), value, shape).to_dense())
+        return cls._of_entries(row, column, value, shape)
+
+    @classmethod
+    def _of_entries(cls, row: Tensor, column: Tensor, value: Tensor, shape: tuple[int, ...]) -> "Matrix":
+        matrix = torch.sparse_coo_tensor(torch.stack([row, column]), value, shape).coalesce()
         return cls(matrix.to_sparse_csr(), matrix.t().coalesce().to_sparse_csr())
 
     @classmethod
     def of_dense(cls, matrix: Tensor) -> "Matrix":
         """From an ordinary tensor."""
-        return cls(matrix, matrix.t())
+        return cls(matrix.contiguous(), matrix.t().contiguous())

@@ -1,7 +1,7 @@
-"""A verifiable network: the graph of linear nodes and sites that a PyTorch model is converted to, and checked against."""
+"""A verifiable network: the linear nodes and sites that a PyTorch model is converted to, and checked against."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,14 @@ class Network:
             inputs = [values[i] for i in node.inputs]
             values.append(self.inside(images) if isinstance(node, Input) else node.forward(*inputs))
         return values
+
+    def to(self, dtype: torch.dtype) -> "Network":
+        """The same network with constants in another precision."""
+        nodes = []
+        for node in self.nodes:
+            tensors = {k: v.to(dtype) for k, v in vars(node).items() if isinstance(v, Tensor) and v.is_floating_point()}
+            nodes.append(replace(node, **tensors))
+        return Network(nodes, self.input_shape)
 
     @classmethod
     def from_module(cls, model: nn.Module, input_shape: Sequence[int]) -> "Network":

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lingraft.verification.rows import Rows
+from lingraft.verification.rows import Rows, select
 
 Shape = tuple[int, ...]
 Back = tuple[list[Rows], Tensor]
@@ -40,6 +40,10 @@ class Node:
     def back(self, rows: Rows) -> Back:
         """Rows over each input, and the constant (R,) that belongs to them; linear nodes only."""
         raise AssertionError(self.name)
+
+    def neurons(self, indices: Tensor) -> Back:
+        """`back` of the rows that are single values of this node, given by their flat indices."""
+        return self.back(select(indices, self.shape, torch.float64))
 
 
 @dataclass
@@ -92,11 +96,25 @@ class Convolution(Node):
         if rows.origin is None:
             return [Rows(_crop(out, top, left, self.source))], constant
         origin = rows.origin * rows.origin.new_tensor([sy, sx]) - rows.origin.new_tensor([top, left])
-        grown = Rows(out, origin)
+        return [self._cleared(Rows(out, origin))], constant
+
+    def neurons(self, indices: Tensor) -> Back:
+        channels = self.shape[2]
+        position, channel = indices // channels, indices % channels
+        corner = torch.stack([position // self.shape[1], position % self.shape[1]], dim=1)
+        origin = corner * corner.new_tensor(self.stride) - corner.new_tensor(self.padding[:2])
+        (kh, kw), (dy, dx) = self.kernel, self.dilation
+        out = self.matrix.new_zeros(len(indices), dy * (kh - 1) + 1, dx * (kw - 1) + 1, self.source[2])
+        out[:, ::dy, ::dx] = self.matrix[channel].view(-1, kh, kw, self.source[2])
+        return [self._cleared(Rows(out, origin))], self.bias[channel]
+
+    def _cleared(self, rows: Rows) -> Rows:
+        """Whole maps where windows would not be smaller; otherwise windows without coefficients in the padding."""
+        height, width = rows.coefficients.shape[1:3]
         if height * width >= self.source[0] * self.source[1]:
-            return [grown.whole(self.source)], constant
-        _clear_outside(grown, self.source)
-        return [grown], constant
+            return rows.whole(self.source)
+        _clear_outside(rows, self.source)
+        return rows
 
 
 def _crop(out: Tensor, top: int, left: int, source: Shape) -> Tensor:
@@ -136,6 +154,9 @@ class Dense(Node):
         a = rows.coefficients
         return [Rows(a @ self.weight.to(a.dtype))], a @ self.bias.to(a.dtype)
 
+    def neurons(self, indices: Tensor) -> Back:
+        return [Rows(self.weight[indices])], self.bias[indices]
+
 
 @dataclass
 class Scale(Node):
@@ -158,7 +179,7 @@ class Scale(Node):
 
 @dataclass
 class Gather(Node):
-    """Values moved to other places: reshape, transpose, slice, pad. `index` (size,) into the flat input, −1 for zero."""
+    """Values moved to other places: reshape, transpose, slice, pad. `index` (size,) into the flat input, −1 for 0."""
 
     source: Shape
     index: Tensor

@@ -47,7 +47,7 @@ class Rows:
         return place.flatten(1), inside.flatten(1)
 
     def view_of(self, values: Tensor) -> Tensor:
-        """What each row's window sees of `values` (the node's shape), zero outside the map; broadcasts over whole rows."""
+        """What each row's window sees of `values` (the node's shape), zero outside the map; whole rows see all."""
         if self.origin is None:
             return values
         height, width, channels = values.shape
@@ -61,6 +61,11 @@ class Rows:
         offset = (torch.arange(h)[:, None] * padded.shape[1] + torch.arange(w)).to(start.device)
         seen = padded.flatten(0, 1)[(unique[:, None, None] + offset).flatten()].view(-1, h, w, channels)
         return seen[which]
+
+    def and_negated(self) -> "Rows":
+        """These rows and, behind them, the same rows with the opposite sign."""
+        origin = None if self.origin is None else torch.cat([self.origin, self.origin])
+        return Rows(torch.cat([self.coefficients, -self.coefficients]), origin)
 
     def plus(self, other: "Rows", shape: Sequence[int]) -> "Rows":
         """The sum of two sets of rows over a node of that shape."""

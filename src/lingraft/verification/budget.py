@@ -1,0 +1,53 @@
+"""What a verification may spend: time and memory, checked where much of either is about to be used."""
+
+import time
+
+GIB = 1024**3
+
+
+class Exhausted(Exception):
+    """The time or the memory of one image is used up; `reason` is "time" or "memory"."""
+
+    def __init__(self, reason: str):
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Budget:
+    """Seconds from now, and bytes that large tensors may take."""
+
+    def __init__(self, seconds: float = float("inf"), memory: float = float("inf")):
+        self.deadline = time.monotonic() + seconds
+        self.memory = memory
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return self.deadline - time.monotonic()
+
+    def check_time(self) -> None:
+        """Stop if the time is over."""
+        if self.left <= 0:
+            raise Exhausted("time")
+
+    def allow(self, size: float) -> None:
+        """Stop if `size` bytes more than fits are about to be used."""
+        if size > self.memory:
+            raise Exhausted("memory")
+
+
+def free_memory() -> float:
+    """Bytes of memory that are available now, also where a container allows less than the machine has."""
+    import os
+
+    available = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            found = [line.split()[1] for line in file if line.startswith("MemAvailable")]
+        available = int(found[0]) * 1024.0 if found else available
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
+            limit = file.read().strip()
+        available = min(available, float(limit)) if limit != "max" else available
+    except OSError:
+        pass
+    return available

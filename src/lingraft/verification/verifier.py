@@ -1,0 +1,167 @@
+"""One image, from the cheapest stage to the most expensive, stopping at the first answer.
+
+forward → attack → intervals → crown → alpha (on the margins) → attack again → branch and bound with tightened bounds.
+Margins that are proven are dropped on the way.
+"""
+
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from lingraft.verification.ascent import improve
+from lingraft.verification.bab import MARGIN, Falsified, Search
+from lingraft.verification.bounds import SiteBounds, bound_sites, margin_crown, margin_intervals
+from lingraft.verification.budget import Budget, Exhausted
+from lingraft.verification.collapse import collapse
+from lingraft.verification.dual import Dual, root_domains
+from lingraft.verification.falsify import Falsifier
+from lingraft.verification.network import Network
+from lingraft.verification.nodes import Site
+from lingraft.verification.region import Region
+
+#: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
+QUICK_STEPS, LONG_STEPS, LONG_RESTARTS, ALPHA_STEPS = 10, 40, 3, 20
+
+
+@dataclass
+class Problem:
+    """Is spec·logits + offset > 0 (L margins) on the whole region? `image` is where the first look is taken."""
+
+    image: Tensor
+    region: Region
+    spec: Tensor
+    offset: Tensor
+
+
+@dataclass
+class Result:
+    """The verdict on one image, and how it came about.
+
+    `verdict` is "verified", "falsified", "unknown" (with a `reason`) or "misclassified"; `stage` is what decided it;
+    `crown` and `alpha` are the lower bounds of the margins at the root before and after optimization, `unstable` counts
+    the unstable, non-grafted neurons of every site; `memory` is the peak of the process in MiB.
+    """
+
+    verdict: str
+    stage: str
+    reason: str | None = None
+    seconds: float = 0.0
+    witness: Tensor | None = None
+    crown: list[float] = field(default_factory=list)
+    alpha: list[float] = field(default_factory=list)
+    unstable: dict[str, int] = field(default_factory=dict)
+    domains: int = 0
+    memory: float = 0.0
+
+
+class Verifier:
+    """A network made ready: constants in float64 for bounds, in float32 for attacks."""
+
+    def __init__(self, network: Network, double: bool = False):
+        self.network = network
+        self.single = network.to(torch.float32)
+        self.dtype = torch.float64 if double else torch.float32
+
+    def verify(self, problem: Problem, timeout: float, memory: float = float("inf"), seed: int = 0) -> Result:
+        """The verdict on one problem within `timeout` seconds and about `memory` bytes."""
+        started = time.monotonic()
+        attempt = _Attempt(self, problem, Budget(timeout, memory), seed)
+        try:
+            result = attempt.run()
+        except Exhausted as end:
+            result = attempt.finish("unknown", end.reason)
+        except Falsified as end:
+            result = attempt.finish("falsified")
+            result.witness = end.witness
+        except MemoryError:
+            result = attempt.finish("unknown", "memory")
+        result.seconds = time.monotonic() - started
+        result.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+            2**20 if sys.platform == "darwin" else 1024
+        )
+        return result
+
+
+class _Attempt:
+    """What is known of one problem so far."""
+
+    def __init__(self, verifier: Verifier, problem: Problem, budget: Budget, seed: int):
+        self.verifier, self.problem, self.budget = verifier, problem, budget
+        self.network = verifier.network
+        self.falsifier = Falsifier(verifier.single, problem.region, problem.spec, problem.offset, seed)
+        self.result = Result("unknown", "forward")
+
+    def finish(self, verdict: str, reason: str | None = None) -> Result:
+        self.result.verdict, self.result.reason = verdict, reason
+        return self.result
+
+    def run(self) -> Result:
+        """Stage by stage; the result's `stage` is the one that was reached."""
+        result, problem = self.result, self.problem
+        if bool((self.falsifier.margins(problem.image[None].float()) <= 0).any()):
+            return self.finish("misclassified")
+        left = torch.arange(len(problem.spec))
+        self._attack(left, QUICK_STEPS, 1)
+        result.stage = "intervals"
+        quick = margin_intervals(bound_sites(self.network, problem.region, self.budget, "intervals"), *self._spec(left))
+        left = left[quick <= MARGIN]
+        if not len(left):
+            return self.finish("verified")
+        result.stage = "crown"
+        found = bound_sites(self.network, problem.region, self.budget)
+        self._count(found)
+        bounds = margin_crown(self.network, found, *self._spec(torch.arange(len(problem.spec))))
+        result.crown = bounds.tolist()
+        left = left[bounds[left] <= MARGIN]
+        return self._optimize(found, left) if len(left) else self.finish("verified")
+
+    def _spec(self, margins: Tensor) -> tuple[Tensor, Tensor]:
+        return self.problem.spec[margins].double(), self.problem.offset[margins].double()
+
+    def _count(self, found: SiteBounds) -> None:
+        for i in self.network.sites:
+            site = self.network.nodes[i]
+            assert isinstance(site, Site)
+            if site.public:
+                self.result.unstable[site.name] = int(found.unstable(self.network, i).sum())
+
+    def _attack(self, margins: Tensor, steps: int, restarts: int) -> None:
+        self.result.stage = "attack"
+        witness = self.falsifier.search(margins, steps, restarts)
+        if witness is not None:
+            raise Falsified(witness)
+
+    def _optimize(self, found: SiteBounds, left: Tensor) -> Result:
+        """α on the margins, another attack, then branch and bound, the lowest margin first."""
+        result = self.result
+        result.stage = "alpha"
+        collapsed = collapse(self.network, found, *self._spec(left), self.budget)
+        dual, exact = Dual(collapsed, self.verifier.dtype), Dual(collapsed, torch.float64)
+        bounds, domains = improve(dual, root_domains(collapsed, dual.dtype), ALPHA_STEPS, enough=2 * MARGIN)
+        certain = exact.bound(domains.to(torch.float64))
+        result.alpha = list(result.crown)
+        for number, bound in zip(left.tolist(), certain.tolist(), strict=True):
+            result.alpha[number] = max(bound, result.crown[number])
+        order = [i for i in certain.argsort().tolist() if certain[i] <= MARGIN]
+        if not order:
+            return self.finish("verified")
+        self._attack(left[torch.tensor(order)], LONG_STEPS, LONG_RESTARTS)
+        result.stage = "branch"
+        for i in order:
+            column = torch.tensor([i], device=bounds.device)
+            target = left[column]
+            search = Search(collapsed, dual, exact, self.budget, lambda points, t=target: self._try(points, t))
+            try:
+                search.run(domains.select(column), bounds[column])
+            finally:
+                result.domains += search.visited
+        return self.finish("verified")
+
+    def _try(self, points: Tensor, margin: Tensor) -> Tensor | None:
+        """A few steps of descent from points (N, n) that minimize the relaxed problem."""
+        inner = points.view(-1, *self.network.nodes[0].shape)
+        return self.falsifier.descend(self.network.outside(inner), margin.expand(len(inner)), steps=3)
