@@ -108,6 +108,17 @@ def test_without_epochs_it_is_grafted_only(tmp_path: Path, tune: Tune, digits_ru
     assert same(model, expected)
 
 
+def test_another_model_in_the_folder_is_not_written_over(tmp_path: Path, tune: Tune, digits_run: Path):
+    run = Run(tmp_path)
+    run.save_weights(lingraft.load(digits_run))
+    before = run.weights_path.read_bytes()
+    for epochs in (0, 1):
+        with pytest.raises(LingraftError, match="holds a model already"):
+            tune(tmp_path, epochs=epochs)
+    assert run.weights_path.read_bytes() == before
+    assert not run.scores_path.exists()
+
+
 def test_frozen_weights_stay_and_lines_move(tmp_path: Path, tune: Tune, digits_run: Path):
     model, _ = tune(tmp_path, tuning={"freeze_weights": True})
     before = lingraft.load(digits_run).state_dict()

@@ -139,6 +139,14 @@ def test_functions_of_parameters_are_no_sites():
     assert [site.name for site in lingraft.sites(Scaled(), (4,))] == ["relu"]
 
 
+def test_arithmetic_with_sizes_is_allowed():
+    class Sized(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(x / x.shape[1] ** 2).reshape(x.size(0), abs(x.size(1)))
+
+    assert [site.name for site in lingraft.sites(Sized(), (4,))] == ["relu"]
+
+
 def test_two_inputs_and_wrong_image_shapes_are_refused(own):
     class Two(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:

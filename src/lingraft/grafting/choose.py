@@ -1,6 +1,7 @@
 """From a model and images to a mask, as a GraftingConfig says."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,9 @@ def score(model: nn.Module, data: ImageSet, config: GraftingConfig) -> Scores:
     name = config.how.significance or config.significance
     significance = _significance(name, config).score(model, images)
     instability = Instability(config.eps, config.bounds).score(model, images) if config.how.instability else None
-    facts = {"significance": name, "images": len(images), "eps": config.eps, "seed": config.seed}
+    facts: dict[str, Any] = {"significance": name, "images": len(images), "eps": config.eps, "seed": config.seed}
+    if name == "hydra":
+        facts["ratio"] = config.ratio
     if instability is not None:
         facts["bounds"] = config.bounds
         # the same order of sites in both

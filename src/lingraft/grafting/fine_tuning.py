@@ -20,6 +20,7 @@ from lingraft.grafting.sites import grafted_activations, sites
 from lingraft.grafting.surgery import check_shapes, masks, prepared, shapes
 from lingraft.runs import GraftedSite, ModelDescription, Run
 from lingraft.training import Epoch, History, Loss, Plan, fit, make_loss, make_schedule, total
+from lingraft.training.checkpoint import refuse_foreign
 from lingraft.training.loop import print_epoch
 
 
@@ -47,6 +48,9 @@ def graft_and_tune(
         raise LingraftError("gradual grafting chooses its neurons while it trains: give it epochs, and no mask.")
     if restart:
         run.remove_results()
+    elif tuning is None or not run.checkpoint_path.exists():
+        refuse_foreign(run)
+    description = description.model_copy()
     found = sites(model, tuple(train.images.shape[1:]))
     grafted = prepared(model, shapes(found)).to(device)
     scores = None

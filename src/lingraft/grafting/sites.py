@@ -153,9 +153,21 @@ def _call(traced: fx.GraphModule, node: fx.Node) -> tuple[str, float, bool] | No
 
 
 def _of_data(node: fx.Node) -> bool:
-    """Whether the call works on something computed, not on a parameter or a constant."""
-    return any(isinstance(argument, fx.Node) and argument.op != "get_attr" for argument in node.args[:1]) or isinstance(
-        node.kwargs.get("input"), fx.Node
+    """Whether the call works on a tensor computed from the input, not on a parameter, a constant or a size."""
+    argument = node.args[0] if node.args else node.kwargs.get("input")
+    return isinstance(argument, fx.Node) and argument.op != "get_attr" and not _is_number(argument)
+
+
+def _is_number(node: fx.Node) -> bool:
+    """Whether the node is a size of a tensor, or computed from such sizes alone."""
+    if node.op == "call_method":
+        return node.target in ("size", "dim", "numel")
+    if node.op != "call_function":
+        return False
+    if node.target is getattr:
+        return node.args[1] in ("shape", "ndim")
+    return getattr(node.target, "__module__", "") in ("_operator", "math", "builtins") and all(
+        _is_number(argument) for argument in node.all_input_nodes
     )
 
 
