@@ -53,11 +53,11 @@ def fails(*arguments: object) -> str:
 
 def test_step_by_step(parent: Path, tmp_path: Path):
     scores, mask, out = tmp_path / "scores.npz", tmp_path / "mask.safetensors", tmp_path / "out"
-    told = json.loads(call("score", parent, "--images", 100, "-o", scores, "--json"))
-    assert told["facts"]["images"] == 100
+    told = json.loads(call("score", parent, "--images", 100, "--bound-images", 20, "-o", scores, "--json"))
+    assert (told["facts"]["images"], told["facts"]["bound_images"], told["facts"]["bounds"]) == (100, 20, "crown")
     assert [row["neurons"] for row in told["sites"]] == [1024, 512, 64]
     with np.load(scores, allow_pickle=False) as archive:
-        assert archive["instability/raw/2"].max() <= 100
+        assert archive["instability/raw/2"].max() <= 20
 
     planned = json.loads(
         call("select", parent, "--scores", scores, "--ratio", 0.25, "--gamma", "inf,0", "-o", mask, "--json")
@@ -65,7 +65,9 @@ def test_step_by_step(parent: Path, tmp_path: Path):
     assert (planned["neurons"], planned["grafted"]) == (1600, 400)
     assert sum(int(chosen.sum()) for chosen in load_mask(mask).values()) == 400
 
-    result = json.loads(call("graft", parent, "--mask", mask, "--epochs", 0, "-o", out, "--images", 20, "--json"))
+    result = json.loads(
+        call("graft", parent, "--mask", mask, "--epochs", 0, "-o", out, "--images", 20, "--bound-images", 10, "--json")
+    )
     assert result["plan"] == {key: planned[key] for key in ("neurons", "grafted", "sites")}
     for when in ("before", "after"):
         assert 0 <= result[when]["unstable_ratio"] <= 1
@@ -77,7 +79,8 @@ def test_step_by_step(parent: Path, tmp_path: Path):
 
 def test_all_at_once(parent: Path, tmp_path: Path):
     out = tmp_path / "out"
-    command = ("graft", parent, "--ratio", 0.5, "--epochs", 1, "--score-images", 100, "--images", 20, "-o", out)
+    counts = ("--score-images", 100, "--bound-images", 20, "--images", 20, "--bounds", "intervals")
+    command = ("graft", parent, "--ratio", 0.5, "--epochs", 1, *counts, "-o", out)
     shown = call(*command)
     assert "800" in shown
     assert "unstable neurons" in shown
@@ -105,7 +108,8 @@ def test_gradual_and_regularized(parent: Path, tmp_path: Path):
     result = json.loads(
         call(
             "graft", parent, "--method", "zero", "--gradual", "--rescore", "--regularize", "stability,l1,prune",
-            "--epochs", 2, "--score-images", 50, "--images", 10, "-o", tmp_path / "out", "--json",
+            "--epochs", 2, "--score-images", 50, "--bound-images", 20, "--bounds", "intervals", "--images", 10,
+            "-o", tmp_path / "out", "--json",
         )
     )  # fmt: skip
     assert result["plan"]["grafted"] == 800

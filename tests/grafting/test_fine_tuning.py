@@ -51,7 +51,7 @@ def tune(digits: dict[str, ImageSet], digits_run: Path) -> Tune:
             lingraft.load(digits_run),
             train,
             validation,
-            GraftingConfig(EPS, **{"images": 300, **settings}),
+            GraftingConfig(EPS, **{"images": 300, "bounds": "intervals", "bound_images": 300, **settings}),
             None if training is None else FineTuning(training, **{"line_lr": 0.02, **(tuning or {})}),
             Run(folder),
             ModelDescription(
@@ -73,10 +73,10 @@ def test_grafting_beats_random_grafting_and_gap_pruning(tmp_path: Path, tune: Tu
     before = lingraft.load(digits_run)
     ratios, accuracies = {}, {}
     for method in ("grafting", "random", "gap"):
-        model, _ = tune(tmp_path / method, few=False, method=method, images=1000)
-        ratios[method] = unstable_ratio(model, digits["test"], EPS)
+        model, _ = tune(tmp_path / method, few=False, method=method, images=1000, bound_images=1000)
+        ratios[method] = unstable_ratio(model, digits["test"], EPS, "intervals")
         accuracies[method] = correct(model, digits["test"]).double().mean().item()
-    assert ratios["grafting"] < 0.5 * unstable_ratio(before, digits["test"], EPS)
+    assert ratios["grafting"] < 0.5 * unstable_ratio(before, digits["test"], EPS, "intervals")
     assert ratios["grafting"] < ratios["random"]
     assert ratios["grafting"] < ratios["gap"]
     assert accuracies["grafting"] > correct(before, digits["test"]).double().mean().item() - 0.05
@@ -218,7 +218,7 @@ def test_a_grafted_run_can_be_grafted_further(tmp_path: Path, tune: Tune, digits
         lingraft.load(tmp_path / "first"),
         digits["train"].take(64),
         digits["validation"].take(16),
-        GraftingConfig(EPS, ratio=0.4, images=100),
+        GraftingConfig(EPS, ratio=0.4, images=100, bound_images=10),
         None,
         Run(tmp_path / "second"),
         Run(tmp_path / "first").describe(),
@@ -233,7 +233,7 @@ def test_a_grafted_run_can_be_grafted_further(tmp_path: Path, tune: Tune, digits
 
 def test_a_module_of_ones_own_is_grafted_and_loaded(tmp_path: Path, own, own_images: ImageSet):
     description = ModelDescription(architecture=None, input_shape=(1, 4, 4), classes=3)
-    config, tuning = GraftingConfig(EPS), FineTuning(fine_tuning_defaults(EPS, epochs=1, batch=8))
+    config, tuning = GraftingConfig(EPS, bound_images=5), FineTuning(fine_tuning_defaults(EPS, epochs=1, batch=8))
     for name in ("functional", "resnet", "leaky"):
         run = Run(tmp_path / name)
         model, _ = graft_and_tune(

@@ -12,6 +12,7 @@ import lingraft
 from lingraft import LingraftError
 from lingraft.data import ImageSet
 from lingraft.grafting import (
+    BOUNDS,
     SIGNIFICANCES,
     ActivationGradient,
     ActivationMagnitude,
@@ -64,19 +65,43 @@ def naive_unstable(model: nn.Sequential, images: Tensor) -> list[np.ndarray]:
 
 
 def test_instability_matches_intervals_by_hand(small, own_images):
-    counts = Instability(EPS, batch=7).score(small, own_images)
+    counts = Instability(EPS, "intervals").score(small, own_images)
     for found, expected in zip(counts.values(), naive_unstable(small, own_images.images), strict=True):
         np.testing.assert_array_equal(found.numpy(), expected)
     assert 0 < sum(count.sum() for count in counts.values()) < 11 * 20
     expected_ratio = sum(count.sum().item() for count in counts.values()) / (11 * 20)
-    assert unstable_ratio(small, own_images, EPS) == pytest.approx(expected_ratio)
+    assert unstable_ratio(small, own_images, EPS, "intervals") == pytest.approx(expected_ratio)
 
 
-def test_grafted_neurons_are_never_unstable(small, own_images):
-    counts = Instability(EPS).score(small, own_images)
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_grafted_neurons_are_never_unstable(small, own_images, bounds):
+    scorer, own_images = Instability(EPS, bounds), own_images.take(8)
+    counts = scorer.score(small, own_images)
     name = max(counts, key=lambda name: float(counts[name].sum()))
+    assert counts[name].any()
     mask = {name: counts[name] > 0}
-    assert not Instability(EPS).score(lingraft.graft(small, mask), own_images)[name].any()
+    assert not scorer.score(lingraft.graft(small, mask), own_images)[name].any()
+
+
+def test_tighter_bounds_leave_fewer_neurons_unstable_and_none_that_is(own_model, own_images):
+    few = own_images.take(5)
+    counts = {name: Instability(0.02, name).score(own_model, few) for name in BOUNDS}
+    generator = torch.Generator().manual_seed(0)
+    seen = {site: torch.zeros_like(count) for site, count in counts["crown"].items()}
+    watched = lingraft.grafting.prepared(own_model, {site: count.shape for site, count in seen.items()})
+    pre: dict[str, Tensor] = {}
+    for site in seen:
+        hook = watched.get_submodule(site).register_forward_pre_hook
+        hook(lambda _module, args, site=site: pre.update({site: args[0].detach()}))
+    for image in few.images:
+        noise = torch.rand(300, *image.shape, generator=generator) * 2 - 1
+        watched((image + 0.02 * noise).clamp(0, 1))
+        for site in seen:
+            seen[site] += (pre[site] < 0).any(0) & (pre[site] > 0).any(0)
+    for site in seen:
+        assert (counts["alpha-crown"][site] <= counts["crown"][site]).all()
+        assert (counts["crown"][site] <= counts["intervals"][site]).all()
+        assert (seen[site] <= counts["alpha-crown"][site]).all()
 
 
 def test_magnitude_matches_the_mean_by_hand(small, own_images):
@@ -143,7 +168,7 @@ def test_hydra_learns_which_neurons_matter(small, own_images):
 
 @pytest.mark.parametrize("significance", SIGNIFICANCES)
 def test_scores_are_the_same_on_every_run(own_model, own_images, significance):
-    config = GraftingConfig(EPS, significance=significance, images=12, seed=3)
+    config = GraftingConfig(EPS, significance=significance, images=12, bound_images=7, seed=3)
     first, again = score(own_model, own_images, config), score(own_model, own_images, config)
     names = [site.name for site in lingraft.sites(own_model, (1, 4, 4))]
     assert list(first.significance) == list(first.instability) == names
@@ -151,7 +176,7 @@ def test_scores_are_the_same_on_every_run(own_model, own_images, significance):
         assert torch.equal(first.significance[name], again.significance[name])
         assert torch.equal(first.instability[name], again.instability[name])
         assert first.significance[name].shape == first.instability[name].shape
-    assert first.facts["images"] == 12
+    assert (first.facts["images"], first.facts["bound_images"]) == (12, 7)
 
 
 def test_random_scores_depend_on_the_seed(small, own_images):

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from torch import nn
 
     from lingraft.data import ImageSet
+    from lingraft.grafting import GraftingConfig
 
-#: Test images for the unstable ratio; it varies little between images.
-UNSTABLE_IMAGES = 200
+Bounds = Annotated[
+    str,
+    typer.Option(
+        help="Bounds that say which neurons are unstable: intervals (fast, wide), crown or alpha-crown (slow)."
+    ),
+]
 
 
 @app.command()
@@ -44,8 +49,12 @@ def graft(
     significance: Annotated[
         str, typer.Option(help="How much a neuron matters (grafting, zero): gap, adversarial-gap, sap, hydra, random.")
     ] = "gap",
-    bounds: Annotated[str, typer.Option(help="Bounds that say which neurons are unstable: intervals.")] = "intervals",
-    score_images: Annotated[int, typer.Option(help="Training images, the first ones, to score neurons on.")] = 1000,
+    bounds: Bounds = "crown",
+    score_images: Annotated[int, typer.Option(help="Training images, the first ones, for the significance.")] = 1000,
+    bound_images: Annotated[
+        int,
+        typer.Option(help="Images, the first ones, to bound neurons on: training images to choose, test to report."),
+    ] = 100,
     slope: Annotated[float, typer.Option(help="Slope of a grafted neuron at the start.")] = 0.4,
     intercept: Annotated[float, typer.Option(help="Intercept of a grafted neuron at the start.")] = 0.0,
     epochs: Annotated[int, typer.Option(help="Epochs of fine-tuning; 0: graft only.")] = 100,
@@ -84,6 +93,7 @@ def graft(
         significance=significance,
         bounds=bounds,
         images=score_images,
+        bound_images=bound_images,
         slope=slope,
         intercept=intercept,
         gradual=gradual,
@@ -124,7 +134,7 @@ def graft(
         raise
     if history is None or history.resumed < epochs or "grafting" not in run.summary():
         measured = {
-            name: measure(network, test, radius, images, bounds, seed, where)
+            name: measure(network, test, config, images, where)
             for name, network in (("before", model), ("after", grafted))
         }
         if history is not None and tuning is not None:
@@ -143,25 +153,24 @@ def graft(
 
 
 def measure(
-    model: "nn.Module", test: "ImageSet", eps: float, images: int, bounds: str, seed: int, device: "torch.device"
+    model: "nn.Module", test: "ImageSet", config: "GraftingConfig", images: int, device: "torch.device"
 ) -> dict[str, Any]:
     """SA on all test images, RA on the first `images` of them, and the unstable ratio on some."""
     from lingraft.evaluation import Attack, evaluate
     from lingraft.grafting import unstable_ratio
 
-    result = evaluate(
-        model, test, Attack(eps, steps=20, restarts=5, seed=seed), images=min(images, len(test)), device=device
-    )
-    few = test.take(min(UNSTABLE_IMAGES, len(test)))
+    attack = Attack(config.eps, steps=20, restarts=5, seed=config.seed)
+    result = evaluate(model, test, attack, images=min(images, len(test)), device=device)
+    few = test.take(min(config.bound_images, len(test)))
     return {
         "sa": result.sa,
         "images_sa": result.images_sa,
         "ra": result.ra,
         "images": result.images,
         "attack": str(result.attack),
-        "unstable_ratio": unstable_ratio(model, few, eps, bounds),
+        "unstable_ratio": unstable_ratio(model, few, config.eps, config.bounds),
         "images_unstable": len(few),
-        "bounds": bounds,
+        "bounds": config.bounds,
     }
 
 

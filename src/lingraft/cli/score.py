@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from lingraft.cli import app
+from lingraft.cli.graft import Bounds
 from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse_eps, print_json
 
 
@@ -17,8 +18,9 @@ def score(
         str, typer.Option(help="How much a neuron matters: gap, adversarial-gap, sap, hydra or random.")
     ] = "gap",
     ratio: Annotated[float, typer.Option(help="Share of neurons to be pruned, which hydra learns for.")] = 0.5,
-    bounds: Annotated[str, typer.Option(help="Bounds that say which neurons are unstable: intervals.")] = "intervals",
-    images: Annotated[int, typer.Option(help="Training images, the first ones, to score on.")] = 1000,
+    bounds: Bounds = "crown",
+    images: Annotated[int, typer.Option(help="Training images, the first ones, for the significance.")] = 1000,
+    bound_images: Annotated[int, typer.Option(help="Training images, the first ones, for the instability.")] = 100,
     eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -42,6 +44,7 @@ def score(
         significance=significance,
         bounds=bounds,
         images=images,
+        bound_images=bound_images,
         seed=seed,
     )
     model = load(run, device=resolve_device(device))
@@ -49,7 +52,7 @@ def score(
     path = out or run.scores_path
     scores.save(path)
     assert scores.instability is not None
-    used = scores.facts["images"]
+    used = scores.facts["bound_images"]
     rows = [
         {
             "site": name,

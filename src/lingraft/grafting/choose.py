@@ -22,22 +22,22 @@ from lingraft.grafting.surgery import require_finite
 
 
 def score(model: nn.Module, data: ImageSet, config: GraftingConfig) -> Scores:
-    """Significance and, where the method asks for it, instability of every neuron, on the images that the config names.
+    """Significance and, where the method asks for it, instability of every neuron.
 
     `data` should be training images: scores on test images would leak into the model.
     """
     require_finite(model)
-    images = data if config.images is None else data.take(min(config.images, len(data)))
+    images, few = (data.take(min(count, len(data))) for count in (config.images, config.bound_images))
     name = config.how.significance or config.significance
     significance = _significance(name, config).score(model, images)
-    instability = Instability(config.eps, config.bounds).score(model, images) if config.how.instability else None
     facts: dict[str, Any] = {"significance": name, "images": len(images), "eps": config.eps, "seed": config.seed}
     if name == "hydra":
         facts["ratio"] = config.ratio
-    if instability is not None:
-        facts["bounds"] = config.bounds
-        # the same order of sites in both
-        instability = {site: instability[site] for site in significance}
+    instability = None
+    if config.how.instability:
+        counts = Instability(config.eps, config.bounds).score(model, few)
+        instability = {site: counts[site] for site in significance}  # the same order of sites in both
+        facts |= {"bounds": config.bounds, "bound_images": len(few)}
     return Scores(significance, instability, facts)
 
 

@@ -57,9 +57,10 @@ class GraftingConfig:
     ratio: float = 0.5
     gammas: tuple[float, ...] = GAMMAS
     significance: str = "gap"
-    bounds: str = "intervals"
-    #: how many training images, the first ones, the scores are computed on at most; None: all
-    images: int | None = 1000
+    bounds: str = "crown"
+    #: how many training images, the first ones, significance and instability are computed on at most
+    images: int = 1000
+    bound_images: int = 100
     slope: float = SLOPE
     intercept: float = INTERCEPT
     #: graft over the first half of fine-tuning instead of at once, and score anew at each step
@@ -79,8 +80,8 @@ class GraftingConfig:
             raise LingraftError(f"γ must be one number or more, each 0 or above, not {list(self.gammas)}.")
         if not (math.isfinite(self.slope) and math.isfinite(self.intercept)):
             raise LingraftError(f"slope {self.slope} and intercept {self.intercept} must be finite numbers.")
-        if self.images is not None and self.images < 1:
-            raise LingraftError(f"scores need at least 1 image, not {self.images}.")
+        if min(self.images, self.bound_images) < 1:
+            raise LingraftError(f"scores need at least 1 image, not {min(self.images, self.bound_images)}.")
         if self.rescore and not self.gradual:
             raise LingraftError("scoring anew at each step belongs to gradual grafting. Add --gradual.")
 
