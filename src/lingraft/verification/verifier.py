@@ -4,8 +4,6 @@ forward → attack → intervals → crown → alpha (on the margins) → attack
 Margins that are proven are dropped on the way.
 """
 
-import resource
-import sys
 import time
 from dataclasses import dataclass, field
 
@@ -21,6 +19,7 @@ from lingraft.verification.dual import Dual, root_domains
 from lingraft.verification.falsify import Falsifier
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Site
+from lingraft.verification.process_memory import is_out_of_memory, peak_memory
 from lingraft.verification.region import Region
 
 #: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
@@ -43,7 +42,9 @@ class Result:
 
     `verdict` is "verified", "falsified", "unknown" (with a `reason`) or "misclassified"; `stage` is what decided it;
     `crown` and `alpha` are the lower bounds of the margins at the root before and after optimization, `unstable` counts
-    the unstable, non-grafted neurons of every site; `memory` is the peak of the process in MiB.
+    the unstable, non-grafted neurons of every site, out of `neurons` in all; `memory` is the peak of the process in MiB.
+    `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them, `against` what each margin
+    compares the label with (classes, or rows of constraints), and an `error` that ended it.
     """
 
     verdict: str
@@ -56,6 +57,12 @@ class Result:
     unstable: dict[str, int] = field(default_factory=dict)
     domains: int = 0
     memory: float = 0.0
+    neurons: int = 0
+    index: int = 0
+    label: int | None = None
+    eps: float | None = None
+    against: list[int] = field(default_factory=list)
+    error: str | None = None
 
 
 class Verifier:
@@ -77,12 +84,13 @@ class Verifier:
         except Falsified as end:
             result = attempt.finish("falsified")
             result.witness = end.witness
-        except MemoryError:
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
             result = attempt.finish("unknown", "memory")
         result.seconds = time.monotonic() - started
-        result.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
-            2**20 if sys.platform == "darwin" else 1024
-        )
+        result.memory = peak_memory()
+        result.neurons = self.network.neurons
         return result
 
 
@@ -107,9 +115,10 @@ class _Attempt:
         left = torch.arange(len(problem.spec))
         self._attack(left, QUICK_STEPS, 1)
         result.stage = "intervals"
-        quick = margin_intervals(bound_sites(self.network, problem.region, self.budget, "intervals"), *self._spec(left))
-        left = left[quick <= MARGIN]
+        found = bound_sites(self.network, problem.region, self.budget, "intervals")
+        left = left[margin_intervals(found, *self._spec(left)) <= MARGIN]
         if not len(left):
+            self._count(found)
             return self.finish("verified")
         result.stage = "crown"
         found = bound_sites(self.network, problem.region, self.budget)
