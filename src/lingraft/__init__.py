@@ -16,16 +16,22 @@ if TYPE_CHECKING:
     from lingraft.interop.onnx_export import export_onnx as export_onnx
     from lingraft.interop.onnx_import import load_onnx as load_onnx
     from lingraft.runs import load as load
+    from lingraft.verification.bounds import bounds as bounds
+    from lingraft.verification.region import Region as Region
+    from lingraft.verification.verify import verify as verify
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Region": "lingraft.verification.region",
+    "bounds": "lingraft.verification.bounds",
     "export_onnx": "lingraft.interop.onnx_export",
     "graft": "lingraft.grafting.surgery",
     "load": "lingraft.runs",
     "load_onnx": "lingraft.interop.onnx_import",
     "pruned": "lingraft.grafting.surgery",
     "sites": "lingraft.grafting.sites",
+    "verify": "lingraft.verification.verify",
 }
 
 __all__ = ["LingraftError", "__version__", *_HOME]

@@ -42,7 +42,7 @@ class Result:
 
     `verdict` is "verified", "falsified", "unknown" (with a `reason`) or "misclassified"; `stage` is what decided it;
     `crown` and `alpha` are the lower bounds of the margins at the root before and after optimization, `unstable` counts
-    the unstable, non-grafted neurons of every site, out of `neurons` in all; `memory` is the peak of the process in MiB.
+    the unstable, non-grafted neurons of every site, of `neurons` in all; `memory` is the peak of the process in MiB.
     `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them, `against` what each margin
     compares the label with (classes, or rows of constraints), and an `error` that ended it.
     """
