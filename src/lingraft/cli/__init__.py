@@ -30,7 +30,7 @@ def options(
     """Make trained networks certifiably robust by grafting linearity into them, and prove it."""
 
 
-from lingraft.cli import data, demo, evaluate, export, graft, score, select, train, zoo  # noqa: E402, F401  (each module registers its commands on `app`)
+from lingraft.cli import data, demo, evaluate, export, graft, score, select, train, verify, zoo  # noqa: E402, F401  (each module registers its commands on `app`)
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """A matrix that multiplies many columns at once, dense or sparse, whichever is cheaper."""
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -66,8 +67,10 @@ class Matrix:
 
     @classmethod
     def _of_entries(cls, row: Tensor, column: Tensor, value: Tensor, shape: tuple[int, ...]) -> "Matrix":
-        matrix = torch.sparse_coo_tensor(torch.stack([row, column]), value, shape).coalesce()
-        return cls(matrix.to_sparse_csr(), matrix.t().coalesce().to_sparse_csr())
+        matrix = torch.sparse_coo_tensor(torch.stack([row, column]), value, shape, check_invariants=False).coalesce()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            return cls(matrix.to_sparse_csr(), matrix.t().coalesce().to_sparse_csr())
 
     @classmethod
     def of_dense(cls, matrix: Tensor) -> "Matrix":

@@ -1,4 +1,4 @@
-"""What is asked of the verifier: images, their regions and the margins that must be positive, checked before any work."""
+"""What is asked of the verifier: images, their regions and the margins to prove, checked before any work."""
 
 import math
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ class Limits:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.timeout > 0:
-            raise LingraftError(f"the time limit must be above 0 seconds, not {self.timeout}.")
+        if not (math.isfinite(self.timeout) and self.timeout > 0):
+            raise LingraftError(f"the time limit must be a number of seconds above 0, not {self.timeout}.")
         if self.memory is not None and not self.memory > 0:
             raise LingraftError(f"the memory limit must be above 0, not {self.memory}.")
         if self.workers is not None and (not isinstance(self.workers, int) or self.workers < 0):

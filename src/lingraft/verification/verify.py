@@ -46,9 +46,9 @@ def verify(
     labels, `constraints` (C, d) asks for C·logits + d > 0, the same for all images. An image that the model itself gets
     wrong is "misclassified" and not looked at further.
 
-    `timeout` is in seconds an image; `memory` in bytes, in all (default: 70 % of what is free). `workers` processes share
-    the images, one thread each (default: one a core; for one image, and on a GPU, this process); 0: this process.
-    `double` searches in float64 as well; proofs are recomputed in float64 in any case.
+    `timeout` is in seconds an image; `memory` in bytes, in all (default: 70 % of what is free). `workers` processes
+    share the images, one thread each (default: one a core; for one image, and on a GPU, this process); 0: this process.
+    `double` searches in float64 as well; proofs are recomputed in float64 in any case. `progress` shows a bar.
 
     Results come in the order of the images. The model must be in eval mode; see docs/verification.md for what a
     verdict promises.

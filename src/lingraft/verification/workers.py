@@ -146,7 +146,7 @@ class Crew:
         """Workers that sent something, died, or are overdue; waits until there is one."""
         watched = [worker for worker in self.workers if worker.state != "idle"]
         soonest = min(worker.deadline for worker in watched) - time.monotonic()
-        ready = wait([worker.connection for worker in watched], None if soonest == float("inf") else max(soonest, 0))
+        ready = wait([worker.connection for worker in watched], max(soonest, 0))
         now = time.monotonic()
         return [worker for worker in watched if worker.connection in ready or worker.deadline <= now]
 
@@ -154,7 +154,6 @@ class Crew:
         message = worker.receive() if worker.connection.poll() else b""
         if message and worker.task is not None:
             task, worker.task, worker.state = worker.task, None, "idle"
-            worker.deadline = float("inf")
             yield task.number, pickle.loads(message)
         elif message:
             self._advance(worker)
@@ -180,7 +179,7 @@ class Crew:
         if worker.state == "starting":
             worker.prepare(self.setup)
         else:
-            worker.state, worker.deadline = "idle", float("inf")
+            worker.state = "idle"
             self.failed_starts = 0
 
     def _failed_to_start(self, worker: _Worker) -> None:
