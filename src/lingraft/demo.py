@@ -16,7 +16,7 @@ from lingraft.data import DATASETS, ImageSet, load
 from lingraft.evaluation import Attack, Evaluation, evaluate
 from lingraft.report.figures import save_figure
 from lingraft.runs import ModelDescription, Run
-from lingraft.training import TrainingConfig, train
+from lingraft.training import TrainingConfig, initialize, train
 from lingraft.training.randomness import derive_generator
 
 DATA, MODEL, EPS = "digits", "digits-cnn", 0.1
@@ -61,7 +61,7 @@ def train_network(run: Run, eps: float, seed: int, device: torch.device) -> nn.M
     """Train the small CNN, with an attack of radius `eps` or, if that is 0, without one."""
     spec = DATASETS[DATA]
     torch.manual_seed(seed)
-    model = zoo.build(MODEL, spec.input_shape, spec.classes, spec.mean, spec.std)
+    model = initialize(zoo.build(MODEL, spec.input_shape, spec.classes, spec.mean, spec.std))
     config = TrainingConfig(eps, epochs=20, batch=64, lr=0.05, schedule="one-cycle", seed=seed)
     description = ModelDescription(
         architecture=MODEL,

@@ -166,7 +166,7 @@ class Run:
             part.unlink(missing_ok=True)
 
     def remove_results(self) -> None:
-        """Remove what training wrote and all that was measured of it; first the checkpoint, which vouches for the rest."""
+        """Remove what training wrote and what was measured of it; first the checkpoint, which vouches for the rest."""
         for path in (self.checkpoint_path, self.weights_path, self.history_path, self.summary_path, self.scores_path):
             path.unlink(missing_ok=True)
 

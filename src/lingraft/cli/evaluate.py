@@ -40,12 +40,8 @@ def evaluate(
 
     run = Run(folder)
     description = run.describe()
-    radius = description.eps if eps is None else parse_eps(eps)
-    if radius is None:
-        raise LingraftError(f"{run.path} says no eps. Give one with --eps, e.g. --eps 2/255.")
-    data = data or description.data
-    if data is None:
-        raise LingraftError(f"{run.path} says no data set. Give one with --data, e.g. --data cifar10.")
+    radius = description.radius(None if eps is None else parse_eps(eps))
+    data = description.data_set(data)
     plan = Attack(radius, attack, steps, restarts, step_size, seed)
     where = resolve_device(device)
     if threads is not None:

@@ -63,7 +63,7 @@ def train(
     from lingraft.names import lookup
     from lingraft.report.history import plot_history
     from lingraft.runs import ModelDescription, Run
-    from lingraft.training import PRESETS, TrainingConfig
+    from lingraft.training import PRESETS, TrainingConfig, initialize
     from lingraft.training import train as train_model
 
     spec = lookup("data set", data, DATASETS)
@@ -94,7 +94,7 @@ def train(
         torch.set_num_threads(threads)
     run = Run(out or Path("runs") / f"{data}-{model}")
     torch.manual_seed(seed)
-    network = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
+    network = initialize(zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std))
     description = ModelDescription(
         architecture=model,
         input_shape=spec.input_shape,

@@ -5,6 +5,7 @@
 
 from lingraft.training.config import METHODS, PRESETS, TrainingConfig
 from lingraft.training.history import Epoch, History
+from lingraft.training.initialization import initialize
 from lingraft.training.loop import Plan, fit
 from lingraft.training.loss import Figures, Loss, total
 from lingraft.training.schedule import SCHEDULES, Schedule, make_schedule
@@ -22,6 +23,7 @@ __all__ = [
     "Schedule",
     "TrainingConfig",
     "fit",
+    "initialize",
     "make_loss",
     "make_schedule",
     "total",

@@ -22,6 +22,7 @@ from lingraft.training.history import Epoch, History, has_collapsed
 from lingraft.training.loss import Loss
 from lingraft.training.randomness import derive_generator, derive_seed
 from lingraft.training.schedule import Schedule
+from lingraft.training.step import take_step
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,6 @@ def _train_epoch(
     noise = derive_generator(device, plan.seed, "noise", number)
     batches = Batches(train, plan.batch, shuffle=True, augment=plan.augment, generator=order, device=device)
     validated = f"  SA {earlier[-1].sa:.1%}  RA {earlier[-1].ra:.1%}" if earlier else ""
-    trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     sums: dict[str, float] = {}
     loss_sum, seen = 0.0, 0
     model.train()
@@ -195,13 +195,9 @@ def _train_epoch(
         factor = plan.schedule(number + (step + 0.5) / len(batches))
         for group, learning_rate in zip(optimizer.param_groups, learning_rates, strict=True):
             group["lr"] = learning_rate * factor
-        loss, figures = plan.loss(model, images, labels, noise)
-        value = loss.item()
+        value, figures = take_step(model, optimizer, plan.loss, images, labels, noise)
         if not math.isfinite(value):
             raise _diverged(f"the loss is {value} in epoch {number + 1}, step {step + 1}", number)
-        optimizer.zero_grad()
-        loss.backward(inputs=trained)  # and not with respect to the images, which double backward would add
-        optimizer.step()
         count = len(images)
         seen += count
         loss_sum += value * count
