@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 torch.set_num_threads(1)
 
@@ -26,3 +28,32 @@ def data_folder() -> Path:
 def problems_folder() -> Path:
     """Folder with public verification problems."""
     return _folder("LINGRAFT_PROBLEMS", "a folder with verification problems")
+
+
+@pytest.fixture(scope="session")
+def digits_net() -> nn.Module:
+    """A small convolutional network trained briefly on digits with one-step attacks; in eval mode, do not change it."""
+    from lingraft.data import load
+
+    data = load("digits", "train").take(640)
+    pixels, labels = data.pixels(), data.labels
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64, 24),
+        nn.ReLU(),
+        nn.Linear(24, 10),
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(8):
+        for index in torch.randperm(len(pixels), generator=generator).split(64):
+            images = pixels[index].requires_grad_()
+            (gradient,) = torch.autograd.grad(F.cross_entropy(model(images), labels[index]), images)
+            attacked = (images.detach() + 0.05 * gradient.sign()).clamp(0, 1)
+            optimizer.zero_grad()
+            F.cross_entropy(model(attacked), labels[index]).backward()
+            optimizer.step()
+    return model.eval()

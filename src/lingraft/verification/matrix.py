@@ -62,7 +62,8 @@ class Matrix:
     def of(cls, row: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) -> "Matrix":
         """From entries at (row, column); entries at the same place add up."""
         if len(value) >= SPARSE_BELOW * shape[0] * shape[1]:
-            return cls.of_dense(torch.sparse_coo_tensor(torch.stack([row, column]), value, shape).to_dense())
+            whole = torch.sparse_coo_tensor(torch.stack([row, column]), value, shape, check_invariants=False)
+            return cls.of_dense(whole.to_dense())
         return cls._of_entries(row, column, value, shape)
 
     @classmethod

@@ -37,8 +37,12 @@ class Limits:
 
 
 class Request:
-    """A model and the checked questions about it, one for each image."""
+    """A model and the checked questions about it, one for each image.
 
+    Its tensors are ordinary ones even where the caller is in inference mode: attacks need gradients.
+    """
+
+    @torch.inference_mode(False)
     def __init__(
         self,
         model: nn.Module,
@@ -92,6 +96,7 @@ class Request:
         spec[range(len(others)), others] = -1
         return spec, torch.zeros(len(others), dtype=torch.float64)
 
+    @torch.inference_mode(False)
     def problem(self, i: int) -> Problem:
         """The question about image `i`, on the model's device, sharing no memory with the images."""
         spec, offset = self.margins(i)

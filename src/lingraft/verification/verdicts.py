@@ -130,6 +130,7 @@ class Verdicts:
         """The result of a record about image `i`, if trying again could not give a better one within the limits."""
         try:
             result = result_of(record)
+            result.against = self.request.against(i)
             if result.verdict == "unknown":
                 same = record["seed"] == self.limits.seed and record["memory_limit"] == self.limits.memory
                 enough = record["timeout"] >= self.limits.timeout
