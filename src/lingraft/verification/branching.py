@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from lingraft.verification.dual import Domains, Dual, Evaluation
+from lingraft.verification.relaxation import Lines
 
 #: Taps of each domain whose children are really bounded before one is chosen.
 CANDIDATES = 6
@@ -36,23 +37,45 @@ def choose(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
     count = len(domains)
     best = torch.full((count,), -torch.inf, dtype=dual.dtype, device=top.values.device)
     chosen = top.indices[0]
+    twice = torch.arange(count, device=chosen.device).repeat(2)
+    lines = Lines(*(line[:, twice] for line in evaluation.lines))
+    push = (domains.split * domains.beta)[:, twice]
+    edge = dual.edge(domains)
+    edge = None if edge is None else edge[twice]
+    rows = dual.rows(domains, twice)
     for value, tap in zip(top.values, top.indices, strict=True):
-        usable = torch.isfinite(value)
-        left = dual.bound(split(dual, domains, tap)).clamp(max=0).view(2, count).sum(0)
-        better = usable & (left > best)
+        with_split = _split_lines(dual, domains, lines, tap)
+        left = dual.backward(rows, with_split, push, edge).c.clamp(max=0).view(2, count).sum(0)
+        better = torch.isfinite(value) & (left > best)
         best, chosen = torch.where(better, left, best), torch.where(better, tap, chosen)
     return chosen
 
 
-def split(dual: Dual, domains: Domains, tap: Tensor) -> Domains:
-    """Both sides of the chosen tap (B,) of every domain: first all upper sides, then all lower ones.
+def _split_lines(dual: Dual, domains: Domains, lines: Lines, tap: Tensor) -> Lines:
+    """The lines (T, 2B) of the children of a split at each domain's `tap`: all as before but for that tap."""
+    columns = torch.arange(len(domains), device=tap.device)
+    lower, upper = domains.lower[tap, columns], domains.upper[tap, columns]
+    point = _point(dual, domains, tap)
+    low, high = torch.cat([point, lower]), torch.cat([upper, point])
+    both, everywhere = tap.repeat(2), torch.arange(2 * len(domains), device=tap.device)
+    changed = []
+    for new, line in zip(dual.lines_of(both, low, high), lines, strict=True):
+        changed.append(line.index_put((both, everywhere), new))
+    return Lines(*changed)
 
-    A ReLU is split at 0, a smooth tap in the middle of its interval.
-    """
+
+def _point(dual: Dual, domains: Domains, tap: Tensor) -> Tensor:
+    """Where each domain's tap (B,) is split: a ReLU at 0, a smooth tap in the middle of its interval."""
+    columns = torch.arange(len(domains), device=tap.device)
+    middle = (domains.lower[tap, columns] + domains.upper[tap, columns]) / 2
+    return torch.where(dual.relu[tap, 0], 0.0, middle)
+
+
+def split(dual: Dual, domains: Domains, tap: Tensor) -> Domains:
+    """Both sides of the chosen tap (B,) of every domain: first all upper sides, then all lower ones."""
     columns = torch.arange(len(domains), device=tap.device)
     both = domains.select(torch.cat([columns, columns]))
-    middle = (domains.lower[tap, columns] + domains.upper[tap, columns]) / 2
-    point = torch.where(dual.relu[tap, 0], 0.0, middle)
+    point = _point(dual, domains, tap)
     lower_side = columns + len(domains)
     both.lower[tap, columns] = point
     both.split[tap, columns] = 1

@@ -267,7 +267,7 @@ def _move(at: _Conversion, call: fx.Node, *arguments: Any, **options: Any) -> in
     values = fx.map_arg(arguments, lambda n: at._numbered(n) if n is source else at.values[n])
     settings = fx.map_arg(options, lambda n: at.values[n])
     function = getattr(torch.Tensor, call.target) if isinstance(call.target, str) else call.target
-    return at._gather(call, source, function(*values, **settings))  # type: ignore[operator]
+    return at._gather(call, source, function(*values, **settings))
 
 
 @_handles(nn.ZeroPad2d, nn.ConstantPad2d)

@@ -134,9 +134,19 @@ class Dual:
         open_ = self.open(domains)
         return open_ | (~self.relu & (domains.upper - domains.lower > SMALLEST)) if self.smooth else open_
 
-    def rows(self, domains: Domains) -> Row:
+    def lines_of(self, taps: Tensor, lower: Tensor, upper: Tensor) -> Lines:
+        """Lines of single taps (B,) on the given intervals (B,)."""
+        lines = relax_relu(lower, upper)
+        for first, last, kind in self.kinds if self.smooth else ():
+            here = (taps >= first) & (taps < last)
+            if kind != "relu" and bool(here.any()):
+                for line, new in zip(lines, relax(kind, lower[here].double(), upper[here].double()), strict=True):
+                    line[here] = new.to(line.dtype)
+        return lines
+
+    def rows(self, domains: Domains, columns: Tensor | None = None) -> Row:
         """The margin that each domain is about; a single column if it is the same for all."""
-        margin = domains.margin
+        margin = domains.margin if columns is None else domains.margin[columns]
         if len(margin) and bool((margin == margin[0]).all()):
             margin = margin[:1]
         return Row(*(t[..., margin] for t in self.margins))

@@ -52,7 +52,7 @@ class Network:
         nodes = []
         for node in self.nodes:
             tensors = {k: v.to(dtype) for k, v in vars(node).items() if isinstance(v, Tensor) and v.is_floating_point()}
-            nodes.append(replace(node, **tensors))
+            nodes.append(replace(node, **tensors))  # type: ignore[arg-type]
         return Network(nodes, self.input_shape)
 
     @classmethod

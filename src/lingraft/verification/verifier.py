@@ -6,6 +6,7 @@ Margins that are proven are dropped on the way.
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -162,15 +163,14 @@ class _Attempt:
         result.stage = "branch"
         for i in order:
             column = torch.tensor([i], device=bounds.device)
-            target = left[column]
-            search = Search(collapsed, dual, exact, self.budget, lambda points, t=target: self._try(points, t))
+            search = Search(collapsed, dual, exact, self.budget, partial(self._try, left[column]))
             try:
                 search.run(domains.select(column), bounds[column])
             finally:
                 result.domains += search.visited
         return self.finish("verified")
 
-    def _try(self, points: Tensor, margin: Tensor) -> Tensor | None:
+    def _try(self, margin: Tensor, points: Tensor) -> Tensor | None:
         """A few steps of descent from points (N, n) that minimize the relaxed problem."""
         inner = points.view(-1, *self.network.nodes[0].shape)
         return self.falsifier.descend(self.network.outside(inner), margin.expand(len(inner)), steps=3)
