@@ -233,7 +233,7 @@ def test_a_witness_that_the_model_does_not_confirm_is_no_answer(
         ({"eps": None, "lower": torch.zeros(2, 1, 8, 8), "upper": torch.ones(2, 1, 8, 7)}, "differ in shape"),
         (
             {"eps": None, "lower": torch.full((2, 1, 8, 8), torch.nan), "upper": torch.ones(2, 1, 8, 8)},
-            "lower hold NaN",
+            "hold NaN",
         ),
         ({"images": torch.full((2, 1, 8, 8), 1.5)}, r"outside the pixel range \[0, 1\]"),
         ({"images": torch.full((2, 1, 8, 8), torch.nan)}, "NaN"),

@@ -1,0 +1,182 @@
+"""`lingraft verify`, end to end; killed, it goes on where it was."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from typer.testing import CliRunner
+
+from lingraft import LingraftError, zoo
+from lingraft.cli import app
+from lingraft.cli.verify import parse_count
+from lingraft.data import load
+from lingraft.files import read_lines
+from lingraft.runs import ModelDescription, Run, load_tensors
+from lingraft.runs import load as load_model
+
+IMAGES, EPS = 12, 0.03
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A network of the zoo, trained for an epoch."""
+    torch.manual_seed(0)
+    model, data = zoo.build("digits-cnn"), load("digits", "train")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for index in torch.randperm(len(data)).split(64):
+        optimizer.zero_grad()
+        F.cross_entropy(model(data.pixels(index)), data.labels[index]).backward()
+        optimizer.step()
+    run = Run(tmp_path_factory.mktemp("verify") / "run")
+    run.write_description(
+        ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=EPS)
+    )
+    run.save_weights(model)
+    return run
+
+
+@pytest.fixture
+def run(trained: Run, tmp_path: Path) -> Run:
+    return Run(shutil.copytree(trained.path, tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def whole(trained: Run) -> tuple[Run, dict[str, Any]]:
+    """A run that was not interrupted, and what it printed."""
+    run = Run(shutil.copytree(trained.path, trained.path.with_name("whole")))
+    return run, json.loads(call(run, "--json", "--workers", "0"))
+
+
+def call(run: Run, *arguments: str) -> str:
+    command = ["verify", str(run.path), "--timeout", "60", "--images", str(IMAGES), *arguments]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def without_times(figures: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in figures.items() if name not in ("run", "time", "curve", "domains")}
+
+
+def test_figures_are_printed_and_everything_is_kept(whole: tuple[Run, dict[str, Any]]) -> None:
+    run, printed = whole
+    assert (printed["images"], printed["eps"], printed["data"], printed["timeout"]) == (IMAGES, EPS, "digits", 60)
+    assert printed["verified"] > 0
+    assert printed["falsified"] > 0
+    assert printed["verified"] + printed["falsified"] + printed["misclassified"] == IMAGES
+    kept = run.summary()["verification"]
+    assert list(kept) == [f"digits eps={EPS} images=0:{IMAGES} timeout=60"]
+    assert {"run": str(run.path), **next(iter(kept.values()))} == printed
+    records = read_lines(run.path / "verdicts.jsonl")
+    assert sorted(record["index"] for record in records) == list(range(IMAGES))
+    model, test = load_model(run), load("digits", "test")
+    for record in records:
+        assert {"verdict", "reason", "stage", "seconds", "crown", "alpha", "unstable", "domains", "memory"} <= set(
+            record
+        )
+        assert (record["eps"], record["label"]) == (EPS, int(test.labels[record["index"]]))
+        if record["verdict"] == "falsified":
+            tensors, about = load_tensors(run.path / record["witness"])
+            witness, image = tensors["witness"], test.pixels(slice(record["index"], record["index"] + 1))[0]
+            assert about["label"] == record["label"]
+            assert bool(((witness.double() - image.double()).abs() <= EPS).all())
+            assert 0 <= float(witness.min()) <= float(witness.max()) <= 1
+            assert int(model(witness[None]).argmax()) != record["label"]
+
+
+def test_a_killed_run_goes_on_where_it_was(run: Run, whole: tuple[Run, dict[str, Any]]) -> None:
+    path = run.path / "verdicts.jsonl"
+    command = [sys.executable, "-m", "lingraft", "verify", str(run.path), "--timeout", "60", "--images", str(IMAGES)]
+    process = subprocess.Popen([*command, "--workers", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while len(read_lines(path)) < 3 and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = read_lines(path)
+    assert 3 <= len(done) < IMAGES
+    assert "verification" not in run.summary()
+    with open(path, "rb+") as file:  # as if the kill had come while the last line was written
+        file.truncate(path.stat().st_size - 10)
+    printed = json.loads(call(run, "--workers", "0", "--json"))
+    assert without_times(printed) == without_times(whole[1])
+    records = read_lines(path)
+    assert records[: len(done) - 1] == done[:-1]
+    assert sorted(record["index"] for record in records) == list(range(IMAGES))
+
+
+def test_what_is_used_again(whole: tuple[Run, dict[str, Any]], tmp_path: Path) -> None:
+    run = Run(shutil.copytree(whole[0].path, tmp_path / "run"))
+    path = run.path / "verdicts.jsonl"
+
+    def redone(*arguments: str) -> int:
+        before = len(read_lines(path))
+        call(run, "--workers", "0", *arguments)
+        return len(read_lines(path)) - before
+
+    assert redone() == 0
+    assert redone("--images", f"2:{IMAGES + 1}") == 1
+    assert redone("--eps", "0.001", "--images", "2") == 2
+    witness = next((run.path / "witnesses").iterdir())
+    witness.write_bytes(b"damaged")
+    assert redone() == 1
+    lines = read_lines(path)
+    lines[0].update(verdict="unknown", reason="time", timeout=60.0, memory_limit=None, crown={}, alpha={})
+    path.write_text(
+        "".join(json.dumps(line) + "\n" for line in lines if line["index"] != lines[0]["index"] or line is lines[0])
+    )
+    assert redone() == 0, "as much time as before would not help"
+    assert redone("--timeout", "61") == 1
+    assert redone("--timeout", "61", "--double", "--images", "1") == 1
+    model = load_model(run)
+    with torch.no_grad():
+        next(model.parameters()).mul_(1.001)
+    run.save_weights(model)
+    assert redone("--images", "3") == 3, "other weights"
+
+
+def test_a_table_for_people(whole: tuple[Run, dict[str, Any]]) -> None:
+    run, figures = whole
+    printed = call(run, "--workers", "0")
+    for text in ("verified (VA)", f"{figures['va']:.2%}", "unstable neurons (UNR)", "VA by time limit", "decided by"):
+        assert text in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--eps", "2"], "between 0 and 1"),
+        (["--images", "0"], "does not have"),
+        (["--images", "354"], "it has 353"),
+        (["--images", "400:"], "does not have"),
+        (["--images", "some"], "not a range"),
+        (["--timeout", "0"], "time limit"),
+        (["--workers", "-1"], "workers"),
+        (["--memory", "0"], "memory limit"),
+        (["--data", "digitz"], "unknown data set"),
+        (["--device", "quantum"], "not available"),
+    ],
+)
+def test_bad_options(run: Run, options: list[str], message: str) -> None:
+    with pytest.raises(LingraftError, match=message):
+        call(run, *options)
+    assert run.summary() == {}
+    assert not (run.path / "verdicts.jsonl").exists()
+
+
+def test_numbers_of_images() -> None:
+    assert [parse_count(text) for text in ("7", "3:9", "all", None)] == [
+        slice(7),
+        slice(3, 9),
+        slice(None),
+        slice(1000),
+    ]
