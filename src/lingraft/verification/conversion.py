@@ -124,12 +124,16 @@ class _Conversion:
             self._finish(call)
             return
         sources = [node for node in call.all_input_nodes if node in self.position]
-        if not sources or not isinstance(self.values[call], Tensor):
+        if not sources or isinstance(self.values[call], int | torch.Size | torch.dtype | torch.device):
             return  # a constant or a shape: its recorded value is used where it is needed
+        if not isinstance(self.values[call], Tensor):
+            raise LingraftError(f"{self._title(call)} gives several tensors at once, which is not supported.")
         if self.values[call].shape[0] != 1:
             raise LingraftError(f"{self._title(call)} changes the batch dimension. Keep it first and untouched.")
         if call in self.sites:
             self.position[call] = _activation(self, self.sites[call], sources[0])
+            if self.sites[call].inplace:
+                self._overwrite(call, sources[0])
             return
         key, arguments, options = self._operation(call)
         handler = _HANDLERS.get(key)
@@ -139,6 +143,18 @@ class _Conversion:
                 " pooling, reshaping, add, sub, concat, pad, scaling by constants, ReLU, leaky ReLU, sigmoid, tanh."
             )
         self.position[call] = handler(self, call, *arguments, **options)
+        if key in _IN_PLACE and self._depends(arguments[0]):
+            self._overwrite(call, arguments[0])
+
+    def _overwrite(self, call: fx.Node, source: fx.Node) -> None:
+        """A call in place: whatever reads its source, or another name of it, from now on reads the result."""
+        old, memory = self.position[source], self.values[source].untyped_storage().data_ptr()
+        for other, position in list(self.position.items()):
+            read_later = any(call < user for user in other.users)
+            if position == old:
+                self.position[other] = self.position[call]
+            elif other is not call and read_later and self.values[other].untyped_storage().data_ptr() == memory:
+                raise LingraftError(f"{self._title(call)} changes {other.name!r} in place. Do it out of place.")
 
     def _title(self, call: fx.Node) -> str:
         if call.op == "call_module":
@@ -165,6 +181,9 @@ class _Conversion:
 # --- handlers: (conversion, call, arguments…) → position of the resulting node --------------------
 
 _HANDLERS: dict[Any, Callable[..., int]] = {}
+
+#: Operations that also change their first argument.
+_IN_PLACE = (operator.iadd, operator.isub, "add_")
 
 
 def _handles(*keys: Any) -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -319,8 +338,10 @@ def _combine(at: _Conversion, call: fx.Node, a: Any, b: Any, sign: float) -> int
 
 
 def _constant(at: _Conversion, value: Any, shape: Shape) -> Tensor:
-    value = at.values[value] if isinstance(value, fx.Node) else value
-    return at._inner_constant(torch.as_tensor(value), shape)
+    if isinstance(value, fx.Node):
+        return at._inner_constant(torch.as_tensor(at.values[value]), shape)
+    dtype = next((p.dtype for p in at.graph.parameters()), None)  # a number is rounded as the model rounds it
+    return at._inner_constant(torch.as_tensor(value, dtype=dtype), shape)
 
 
 @_handles(operator.add, operator.iadd, torch.add, "add", "add_")

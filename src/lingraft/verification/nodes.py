@@ -215,7 +215,7 @@ class Sum(Node):
         return total
 
     def spread(self, *radii: Tensor) -> Tensor:
-        return torch.stack(radii).sum(0)
+        return torch.stack([radius * abs(sign) for radius, sign in zip(radii, self.signs, strict=True)]).sum(0)
 
     def back(self, rows: Rows) -> Back:
         parts = [Rows(rows.coefficients * sign, rows.origin) for sign in self.signs]

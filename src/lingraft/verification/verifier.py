@@ -117,7 +117,7 @@ class _Attempt:
         self._attack(left, QUICK_STEPS, 1)
         result.stage = "intervals"
         found = bound_sites(self.network, problem.region, self.budget, "intervals")
-        left = left[margin_intervals(found, *self._spec(left)) <= MARGIN]
+        left = left[_open(margin_intervals(found, *self._spec(left)))]
         if not len(left):
             self._count(found)
             return self.finish("verified")
@@ -125,8 +125,8 @@ class _Attempt:
         found = bound_sites(self.network, problem.region, self.budget)
         self._count(found)
         bounds = margin_crown(self.network, found, *self._spec(torch.arange(len(problem.spec))))
+        left = left[_open(bounds)[left]]
         result.crown = bounds.tolist()
-        left = left[bounds[left] <= MARGIN]
         return self._optimize(found, left) if len(left) else self.finish("verified")
 
     def _spec(self, margins: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,10 +153,11 @@ class _Attempt:
         dual, exact = Dual(collapsed, self.verifier.dtype), Dual(collapsed, torch.float64)
         bounds, domains = improve(dual, root_domains(collapsed, dual.dtype), ALPHA_STEPS, enough=2 * MARGIN)
         certain = exact.bound(domains.to(torch.float64))
+        open_ = _open(certain)
         result.alpha = list(result.crown)
         for number, bound in zip(left.tolist(), certain.tolist(), strict=True):
             result.alpha[number] = max(bound, result.crown[number])
-        order = [i for i in certain.argsort().tolist() if certain[i] <= MARGIN]
+        order = [i for i in certain.argsort().tolist() if open_[i]]
         if not order:
             return self.finish("verified")
         self._attack(left[torch.tensor(order)], LONG_STEPS, LONG_RESTARTS)
@@ -174,3 +175,10 @@ class _Attempt:
         """A few steps of descent from points (N, n) that minimize the relaxed problem."""
         inner = points.view(-1, *self.network.nodes[0].shape)
         return self.falsifier.descend(self.network.outside(inner), margin.expand(len(inner)), steps=3)
+
+
+def _open(bounds: Tensor) -> Tensor:
+    """Which margins their bounds do not prove. Overflow proves nothing: inf or NaN ends the attempt."""
+    if not bool(torch.isfinite(bounds).all()):
+        raise Exhausted("numerical")
+    return bounds <= MARGIN
