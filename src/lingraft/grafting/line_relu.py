@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
 
-#: Values worked on at a time: two or three tensors of this many floats fit in a second-level cache.
-CACHED_VALUES = 1 << 18
+#: Values a thread works on at a time: a few megabytes, which the caches hold. Fewer would mean more operations, and each
+#: of them waits for all threads, which is slow where other programs want the cores too.
+CACHED_VALUES = 1 << 19
 
 _gate = torch.ops.aten.threshold_backward.grad_input
 
@@ -37,7 +38,7 @@ def _images_at_a_time(x: Tensor) -> int:
     """How many images of x fit in the cache; all of them on a device that has no such cache."""
     if x.device.type != "cpu" or not x.numel():
         return max(1, len(x))
-    return max(1, CACHED_VALUES * len(x) // x.numel())
+    return max(1, CACHED_VALUES * torch.get_num_threads() * len(x) // x.numel())
 
 
 class _Forward(Function):
