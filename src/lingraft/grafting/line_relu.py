@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
 
-#: Values a thread works on at a time: a few megabytes, which the caches hold. Fewer would mean more operations, and each
-#: of them waits for all threads, which is slow where other programs want the cores too.
+#: Values a thread works on at a time: a few megabytes, which the caches hold. Fewer would mean more operations, and
+#: each of them waits for all threads, which is slow where other programs want the cores too.
 CACHED_VALUES = 1 << 19
 
 _gate = torch.ops.aten.threshold_backward.grad_input
