@@ -13,13 +13,19 @@ from torch import Tensor, nn
 from lingraft import zoo
 from lingraft.attack import pgd
 from lingraft.data import DATASETS, ImageSet, load
-from lingraft.evaluation import Attack, Evaluation, evaluate
+from lingraft.evaluation import Attack, evaluate
+from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, graft_and_tune
 from lingraft.report.figures import save_figure
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import TrainingConfig, initialize, train
 from lingraft.training.randomness import derive_generator
+from lingraft.verification.summary import summarize
+from lingraft.verification.verify import verify
 
 DATA, MODEL, EPS = "digits", "digits-cnn", 0.1
+
+#: Shares of the neurons to graft; images to verify, and seconds for each.
+RATIOS, IMAGES, TIMEOUT = (0.5, 0.8), 40, 1.0
 
 
 @contextmanager
@@ -35,26 +41,46 @@ def one_thread() -> Iterator[None]:
 
 @one_thread()
 def tell(folder: Path, seed: int, device: torch.device, *, quiet: bool = False) -> dict[str, Any]:
-    """Run every step, print as it goes (unless `quiet`), and give the figures."""
+    """Run every step, print as it goes (unless `quiet`), and give the figures of every network."""
     begun = time.perf_counter()
     console = Console(highlight=False, quiet=quiet, soft_wrap=True)
-    console.print(f"[bold]lingraft demo[/]: {DATASETS[DATA].title}; an attacker may change every pixel by ±{EPS}\n")
+    console.print(f"[bold]lingraft demo[/]: {DATASETS[DATA].title}; an attacker may change every pixel by ±{EPS}.")
+    console.print(
+        f"SA: accuracy. RA: accuracy under attack. VA: [bold]proven[/], of {IMAGES} test images, {TIMEOUT:g} s each."
+        " UNR: unstable neurons.\n"
+    )
     test = load(DATA, "test")
-    models: dict[str, nn.Module] = {}
     figures: dict[str, Any] = {}
-    for name, eps in (("standard", 0.0), ("robust", EPS)):
-        run = Run(folder / name)
-        models[name] = train_network(run, eps, seed, device)
-        result = measure(run, models[name], test, seed, device)
-        figures[name] = result.as_dict()
-        console.print(
-            f"  {name} training".ljust(22)
-            + f"accuracy [bold]{result.sa:6.1%}[/]   under attack ({result.attack}) [bold]{result.ra:6.1%}[/]"
-        )
-    picture = draw_attacks(Run(folder / "robust"), models, test, seed, device)
+
+    def measured(name: str, title: str, model: nn.Module) -> None:
+        figures[name] = measure(Run(folder / name), model, test, seed, device)
+        console.print(f"  {title:<28}{describe(figures[name])}")
+
+    standard = train_network(Run(folder / "standard"), 0.0, seed, device)
+    measured("standard", "standard training", standard)
+    robust = train_network(Run(folder / "robust"), EPS, seed, device)
+    measured("robust", "adversarial training", robust)
+    for ratio in RATIOS:
+        name = f"grafted-{round(100 * ratio)}"
+        grafted = graft_network(Run(folder / "robust"), Run(folder / name), robust, ratio, seed, device)
+        measured(name, f"+ {ratio:.0%} of neurons grafted", grafted)
+    pictures = [
+        draw_figures(Run(folder / "robust"), figures),
+        draw_attacks(Run(folder / "robust"), {"standard": standard, "robust": robust}, test, seed, device),
+    ]
     seconds = time.perf_counter() - begun
-    console.print(f"\n  picture: [cyan]{picture}[/]   ({seconds:.0f} s)")
-    return {**figures, "picture": str(picture), "seconds": round(seconds, 1)}
+    console.print(f"\n  pictures: [cyan]{'  '.join(map(str, pictures))}[/]   ({seconds:.0f} s)")
+    return {**figures, "pictures": [str(picture) for picture in pictures], "seconds": round(seconds, 1)}
+
+
+def describe(figures: dict[str, Any]) -> str:
+    """One line: SA, RA, VA, UNR, and what became of the images that were not proven."""
+    proof = figures["verification"]
+    unr = "" if proof["unr"] is None else f"   UNR {proof['unr']:5.1%}"
+    return (
+        f"SA {figures['sa']:6.1%}   RA {figures['ra']:6.1%}   VA [bold]{proof['va']:6.1%}[/]{unr}"
+        f"   ({proof['falsified']} broken, {proof['unknown']} undecided)"
+    )
 
 
 def train_network(run: Run, eps: float, seed: int, device: torch.device) -> nn.Module:
@@ -88,11 +114,53 @@ def train_network(run: Run, eps: float, seed: int, device: torch.device) -> nn.M
     return model
 
 
-def measure(run: Run, model: nn.Module, test: ImageSet, seed: int, device: torch.device) -> Evaluation:
-    """Standard and robust accuracy on all test images, kept in the run."""
+def graft_network(parent: Run, run: Run, model: nn.Module, ratio: float, seed: int, device: torch.device) -> nn.Module:
+    """Replace the unstable, insignificant neurons by lines and fine-tune (the paper, Section 4)."""
+    config = GraftingConfig(EPS, ratio=ratio, images=500, bound_images=50, seed=seed)
+    tuning = FineTuning(fine_tuning_defaults(EPS, epochs=8, batch=64, lr=0.005, seed=seed), line_lr=0.05)
+    description = parent.describe().model_copy(update={"parent": str(parent.path)})
+    images, validation = load(DATA, "train"), load(DATA, "validation")
+    grafted, _ = graft_and_tune(
+        model, images, validation, config, tuning, run, description,
+        device=device, restart=True, report=lambda epoch: None,
+    )  # fmt: skip
+    return grafted
+
+
+def measure(run: Run, model: nn.Module, test: ImageSet, seed: int, device: torch.device) -> dict[str, Any]:
+    """SA and RA on all test images, VA and UNR on the first ones, kept in the run."""
     result = evaluate(model, test, Attack(EPS, steps=40, restarts=5, seed=seed), device=device)
     run.add_to_summary("evaluation", {f"{DATA} {result.name}": {"data": DATA, **result.as_dict()}})
-    return result
+    few = test.take(IMAGES)
+    results = verify(model.eval(), few.pixels(), few.labels, eps=EPS, timeout=TIMEOUT, seed=seed)
+    return {**result.as_dict(), "verification": summarize(results, TIMEOUT).as_dict()}
+
+
+def draw_figures(run: Run, figures: dict[str, Any]) -> Path:
+    """Accuracy, accuracy under attack and proven accuracy of the three robust networks, side by side."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = ["robust", *(f"grafted-{round(100 * ratio)}" for ratio in RATIOS)]
+    titles = ["adversarial training", *(f"{ratio:.0%} of neurons\nmade linear" for ratio in RATIOS)]
+    bars = {
+        "accuracy": ([figures[name]["sa"] for name in names], "#c6d5e3"),
+        "not broken by an attack": ([figures[name]["ra"] for name in names], "#7aa5cc"),
+        f"proven robust (of {IMAGES} images)": ([figures[name]["verification"]["va"] for name in names], "#1f5f99"),
+    }
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for i, (label, (heights, color)) in enumerate(bars.items()):
+        drawn = axes.bar([x + 0.27 * (i - 1) for x in range(len(names))], heights, 0.25, label=label, color=color)
+        axes.bar_label(drawn, [f"{height:.0%}" for height in heights], padding=2)
+    axes.set_xticks(range(len(names)), titles)
+    axes.set_ylim(0, 1.3)
+    axes.set_yticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="upper center", ncols=3, frameon=False)
+    axes.set_title(f"Handwritten digits, every pixel may change by ±{EPS}; at most {TIMEOUT:g} s an image")
+    return save_figure(figure, run, "story")[1]
 
 
 def draw_attacks(run: Run, models: dict[str, nn.Module], test: ImageSet, seed: int, device: torch.device) -> Path:

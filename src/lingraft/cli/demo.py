@@ -16,11 +16,14 @@ def demo(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Show the whole story on small handwritten digits that come with the package; takes seconds, needs no download."""
+    """Show the whole story on small handwritten digits that come with the package; takes about a minute, needs no download."""
     from lingraft import demo as story
     from lingraft.device import resolve_device
 
     figures = story.tell(out, seed, resolve_device(device), quiet=as_json)
     if as_json:
         print_json(figures)
-    next_step("lingraft zoo", "lingraft train --data mnist --model conv-big --eps 0.1")
+    next_step(
+        f"lingraft verify {out / 'grafted-80'} --images 100 --timeout 10",
+        "lingraft train --data mnist --model conv-big --eps 0.1 --epochs 1",
+    )

@@ -1,9 +1,9 @@
 """Exact minima over a domain with HiGHS, through SciPy: a linear program where every tap is decided."""
 
+from typing import Any
+
 import numpy as np
 import torch
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array, hstack, identity, vstack
 from torch import Tensor
 
 from lingraft.verification.collapse import Collapsed
@@ -16,6 +16,9 @@ def exact_minimum(collapsed: Collapsed, domain: Domains, seconds: float) -> tupl
     Taps that are open in the domain get a binary variable each, so the answer is exact for any ReLU domain; infinity
     where the domain is empty, −infinity where the solver gave no answer in time.
     """
+    from scipy.optimize import Bounds, LinearConstraint, milp  # here, as it takes a second and few images need it
+    from scipy.sparse import csr_array, hstack, identity, vstack
+
     n, count = len(collapsed.center), collapsed.count
     lower, upper = domain.lower[:, 0].cpu().numpy(), domain.upper[:, 0].cpu().numpy()
     P = vstack([csr_array(t.P.dense().cpu().numpy()) for t in collapsed.taps] or [csr_array((0, n))])
@@ -67,8 +70,10 @@ def exact_minimum(collapsed: Collapsed, domain: Domains, seconds: float) -> tupl
     return (float(dual_bound) + constant if dual_bound is not None else float("-inf")), point
 
 
-def _strictly_lower(collapsed: Collapsed) -> csr_array:
-    """Q of all sites as one (T, T) matrix: each tap's coefficients on the taps before it."""
+def _strictly_lower(collapsed: Collapsed) -> Any:
+    """Q of all sites as one sparse (T, T) matrix: each tap's coefficients on the taps before it."""
+    from scipy.sparse import csr_array, hstack, vstack
+
     blocks = []
     for taps in collapsed.taps:
         block = csr_array(taps.Q.dense().cpu().numpy())
