@@ -88,6 +88,11 @@ class _Conversion:
         full = constant.detach().double().expand(1, *shape)[0]
         return (full.permute(1, 2, 0) if full.dim() == 3 else full).contiguous()
 
+    def _number(self, value: float) -> float:
+        """A number written in the model, rounded to the precision in which the model uses it."""
+        dtype = next((p.dtype for p in self.graph.parameters()), torch.float32)
+        return float(torch.tensor(value, dtype=dtype))
+
     def _scale(self, name: str, source: int, weight: Tensor, bias: Tensor) -> int:
         """weight·x + bias; merged into the node before where that is a scale or a convolution nobody else reads."""
         return self._add(Scale(name, self.nodes[source].shape, [source], weight, bias))
@@ -332,26 +337,25 @@ def _combine(at: _Conversion, call: fx.Node, a: Any, b: Any, sign: float) -> int
     variable, constant = (a, b) if at._depends(a) else (b, a)
     if at._shape(variable) != shape:
         raise LingraftError(f"{at._title(call)} broadcasts {at._shape(variable)} to {shape}. Use equal shapes.")
-    weight = 1.0 if variable is a else sign
+    weight = torch.full(inner, 1.0 if variable is a else sign, dtype=torch.float64)
     shift = _constant(at, constant, shape) * (sign if variable is a else 1.0)
-    return at._scale(call.name, at.position[variable], torch.full(inner, weight).double(), shift)
+    return at._scale(call.name, at.position[variable], weight, shift)
 
 
 def _constant(at: _Conversion, value: Any, shape: Shape) -> Tensor:
-    if isinstance(value, fx.Node):
-        return at._inner_constant(torch.as_tensor(at.values[value]), shape)
-    dtype = next((p.dtype for p in at.graph.parameters()), None)  # a number is rounded as the model rounds it
-    return at._inner_constant(torch.as_tensor(value, dtype=dtype), shape)
+    value = at.values[value] if isinstance(value, fx.Node) else value
+    value = value if isinstance(value, Tensor) else torch.tensor(at._number(value), dtype=torch.float64)
+    return at._inner_constant(value, shape)
 
 
 @_handles(operator.add, operator.iadd, torch.add, "add", "add_")
 def _add(at: _Conversion, call: fx.Node, a: Any, b: Any, alpha: float = 1.0) -> int:
-    return _combine(at, call, a, b, float(alpha))
+    return _combine(at, call, a, b, at._number(alpha))
 
 
 @_handles(operator.sub, operator.isub, torch.sub, "sub")
 def _sub(at: _Conversion, call: fx.Node, a: Any, b: Any, alpha: float = 1.0) -> int:
-    return _combine(at, call, a, b, -float(alpha))
+    return _combine(at, call, a, b, -at._number(alpha))
 
 
 @_handles(operator.mul, operator.truediv, operator.neg, torch.mul, torch.div, torch.neg, "mul", "div", "neg")
@@ -441,10 +445,8 @@ def _activation(at: _Conversion, site: Call, x: fx.Node) -> int:
     source = at.position[x]
     if site.kind != "leaky_relu":
         return at._add(Site(site.name, shape, [source], site.kind, mask, slope, intercept))
-    none = torch.zeros_like(slope)
+    none, negative = torch.zeros_like(slope), at._number(site.negative_slope)
     bend = at._add(Site(site.name, shape, [source], "relu", mask, none, none))
-    line = at._scale(
-        f"{site.name}.line", source, torch.where(mask, slope, site.negative_slope), torch.where(mask, intercept, 0.0)
-    )
-    bent = at._scale(f"{site.name}.bend", bend, torch.full(shape, 1.0 - site.negative_slope).double(), none)
+    line = at._scale(f"{site.name}.line", source, torch.where(mask, slope, negative), torch.where(mask, intercept, 0.0))
+    bent = at._scale(f"{site.name}.bend", bend, torch.full_like(slope, 1 - negative), none)
     return at._add(Sum(f"{site.name}.leaky", shape, [line, bent], [1.0, 1.0]))
