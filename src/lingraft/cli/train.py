@@ -115,7 +115,7 @@ def train(
         raise
     best = history.best
     if history.resumed < config.epochs or "training" not in run.summary():
-        plot_history(run, history.epochs, f"{zoo.MODELS[model].title} on {spec.title}, ε = {config.eps:.4g}")
+        plot_history(run, history, f"{zoo.MODELS[model].title} on {spec.title}, ε = {config.eps:.4g}")
         figures = {"best": best.as_dict(), "epochs": config.epochs, "settings": config.as_dict()}
         run.add_to_summary("training", figures)
     if as_json:

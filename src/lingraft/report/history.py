@@ -1,14 +1,13 @@
 """The picture of a training history."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft.report.figures import save_figure
 from lingraft.runs import Run
-from lingraft.training.history import Epoch, History
+from lingraft.training.history import History
 
 
-def plot_history(run: Run, epochs: Sequence[Epoch], title: str) -> list[Path]:
+def plot_history(run: Run, history: History, title: str) -> list[Path]:
     """Loss, and standard and robust accuracy on validation images, over the epochs: figures/history.{svg,png}."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -17,6 +16,7 @@ def plot_history(run: Run, epochs: Sequence[Epoch], title: str) -> list[Path]:
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
+    epochs = history.epochs
     numbers = [epoch.epoch for epoch in epochs]
     mark = "o" if len(epochs) <= 40 else ""
     left.plot(numbers, [epoch.loss for epoch in epochs], marker=mark, markersize=3, color="tab:gray")
@@ -24,7 +24,7 @@ def plot_history(run: Run, epochs: Sequence[Epoch], title: str) -> list[Path]:
     left.set_ylim(bottom=0)
     right.plot(numbers, [epoch.sa for epoch in epochs], marker=mark, markersize=3, label="standard accuracy (SA)")
     right.plot(numbers, [epoch.ra for epoch in epochs], marker=mark, markersize=3, label="robust accuracy (RA, PGD)")
-    best = History(epochs).best
+    best = history.best
     right.plot(best.epoch, best.ra, "*", markersize=13, color="tab:orange", label=f"kept: epoch {best.epoch}")
     collapsed = [epoch for epoch in epochs if epoch.overfitting]
     if collapsed:
