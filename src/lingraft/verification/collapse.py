@@ -93,7 +93,7 @@ class _Collapse:
 
     def _rows(self, start: int, index: Tensor, before: int) -> tuple[Matrix, Matrix, Tensor]:
         """P, Q and r of the chosen neurons of node `start`, with `before` taps before them."""
-        P, Q = _Pieces(self.found.center.numel()), _Pieces(before)
+        P, Q = _Pieces(self.found.center.numel(), self.found.center.device), _Pieces(before, self.found.center.device)
         constants = []
         if len(index):
             for some in chunks(self.network, start, index, self.budget):
@@ -121,7 +121,7 @@ class _Collapse:
     def finish(self, spec: Tensor, offset: Tensor) -> Collapsed:
         """The margins' rows, and everything put together."""
         total = self.taps[-1].last if self.taps else 0
-        p, q = _Pieces(self.found.center.numel()), _Pieces(total)
+        p, q = _Pieces(self.found.center.numel(), self.found.center.device), _Pieces(total, self.found.center.device)
         constant = self._tap({len(self.network.nodes) - 1: Rows(spec)}, torch.zeros_like(offset), p, q)
         none = self.found.center.new_zeros(0)
         bounds = [
@@ -149,8 +149,8 @@ def _footprint(taps: int, pixels: int) -> float:
 class _Pieces:
     """Collects the coefficients that rows have on numbered places, dense or as entries, into one Matrix."""
 
-    def __init__(self, columns: int):
-        self.columns = columns
+    def __init__(self, columns: int, device: torch.device):
+        self.columns, self.device = columns, device
         self.rows = 0
         self.entries: list[tuple[Tensor, Tensor, Tensor]] = []
 
@@ -174,6 +174,6 @@ class _Pieces:
     def matrix(self, rows: int) -> Matrix:
         """Everything added, as one matrix (rows, columns)."""
         if not self.entries:
-            return Matrix.of_dense(torch.zeros(rows, self.columns, dtype=torch.float64))
+            return Matrix.of_dense(torch.zeros(rows, self.columns, dtype=torch.float64, device=self.device))
         row, column, value = (torch.cat(parts) for parts in zip(*self.entries, strict=True))
         return Matrix.of(row, column, value, (rows, self.columns))

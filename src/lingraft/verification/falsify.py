@@ -40,7 +40,7 @@ class Falsifier:
             if bool(broken.any()):
                 return images.detach()[broken.nonzero()[0, 0]]
             if step < steps:
-                (gradient,) = torch.autograd.grad(values[torch.arange(len(images)), margins].sum(), images)
+                (gradient,) = torch.autograd.grad(values.gather(1, margins[:, None]).sum(), images)
                 moved = images.detach() - size * (1 - step / steps) * gradient.sign()
                 images = torch.minimum(torch.maximum(moved, self.lower), self.upper)
         return None

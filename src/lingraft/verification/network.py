@@ -1,5 +1,6 @@
 """A verifiable network: the linear nodes and sites that a PyTorch model is converted to, and checked against."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -47,11 +48,15 @@ class Network:
             values.append(self.inside(images) if isinstance(node, Input) else node.forward(*inputs))
         return values
 
-    def to(self, dtype: torch.dtype) -> "Network":
-        """The same network with constants in another precision."""
+    def to(self, dtype: torch.dtype, device: torch.device | None = None) -> "Network":
+        """The same network with constants in another precision, or on another device."""
         nodes = []
         for node in self.nodes:
-            tensors = {k: v.to(dtype) for k, v in vars(node).items() if isinstance(v, Tensor) and v.is_floating_point()}
+            tensors = {
+                name: value.to(device, dtype if value.is_floating_point() else None)
+                for name, value in vars(node).items()
+                if isinstance(value, Tensor)
+            }
             nodes.append(replace(node, **tensors))  # type: ignore[arg-type]
         return Network(nodes, self.input_shape)
 
@@ -66,7 +71,9 @@ class Network:
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
                 raise LingraftError(f"the model has NaN or infinite weights in {name!r}. Repair or retrain it.")
         shape = tuple(input_shape)
-        network = cls(convert(model, shape), shape)
+        device = next(model.parameters(), torch.zeros(())).device
+        plain = model if device.type == "cpu" else copy.deepcopy(model).to("cpu")
+        network = cls(convert(plain, shape), shape).to(torch.float64, device)
         network._compare(model)
         return network
 

@@ -113,7 +113,7 @@ class _Attempt:
         result, problem = self.result, self.problem
         if bool((self.falsifier.margins(problem.image[None].float()) <= 0).any()):
             return self.finish("misclassified")
-        left = torch.arange(len(problem.spec))
+        every = left = torch.arange(len(problem.spec), device=problem.spec.device)
         self._attack(left, QUICK_STEPS, 1)
         result.stage = "intervals"
         found = bound_sites(self.network, problem.region, self.budget, "intervals")
@@ -124,7 +124,7 @@ class _Attempt:
         result.stage = "crown"
         found = bound_sites(self.network, problem.region, self.budget)
         self._count(found)
-        bounds = margin_crown(self.network, found, *self._spec(torch.arange(len(problem.spec))))
+        bounds = margin_crown(self.network, found, *self._spec(every))
         left = left[_open(bounds)[left]]
         result.crown = bounds.tolist()
         return self._optimize(found, left) if len(left) else self.finish("verified")
@@ -160,7 +160,7 @@ class _Attempt:
         order = [i for i in certain.argsort().tolist() if open_[i]]
         if not order:
             return self.finish("verified")
-        self._attack(left[torch.tensor(order)], LONG_STEPS, LONG_RESTARTS)
+        self._attack(left[torch.tensor(order, device=left.device)], LONG_STEPS, LONG_RESTARTS)
         result.stage = "branch"
         for i in order:
             column = torch.tensor([i], device=bounds.device)
