@@ -65,7 +65,7 @@ class Network:
         """Convert a model in eval mode; anything unsupported is an error that names the node, before any work."""
         from lingraft.verification.conversion import convert
 
-        if model.training:
+        if any(module.training for module in model.modules()):
             raise LingraftError("the model is in training mode. Call model.eval() before verifying it.")
         for name, tensor in model.state_dict().items():
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
@@ -78,16 +78,17 @@ class Network:
         return network
 
     def _compare(self, model: nn.Module) -> None:
-        """The converted network must give the model's own outputs on random inputs."""
+        """The converted network must give the model's own outputs on random inputs, pixels and others."""
         parameter = next(model.parameters(), torch.zeros(()))
         generator = torch.Generator().manual_seed(0)
-        images = torch.rand(4, *self.input_shape, generator=generator).to(parameter)
+        pixels, others = (draw(4, *self.input_shape, generator=generator) for draw in (torch.rand, torch.randn))
+        images = torch.cat([pixels, 3 * others]).to(parameter)
         with torch.no_grad():
-            expected = model(images).double()
+            expected = model(images.clone()).double()
             given = self.forward(images.double())
         if expected.shape != given.shape:
             raise LingraftError(f"the model gives {tuple(expected.shape)}, expected logits of shape (N, classes).")
-        scale = expected.abs().max().clamp(min=1)
+        scale = expected.abs().amax(1, keepdim=True).clamp(min=1)
         if not bool(((expected - given).abs() <= 1e-3 * scale).all()):
             raise LingraftError(
                 "the converted network does not reproduce the model's outputs"
