@@ -19,7 +19,7 @@ from lingraft.verification.tighten import tighten
 MARGIN = 1e-6
 
 #: Steps on the multipliers of a new domain; they start from the parent's.
-STEPS = 5
+STEPS = 4
 
 #: Taps whose bounds are tightened in one round, and the steps on their multipliers.
 TIGHTENED, TIGHTENING_STEPS = 100, 6
