@@ -56,12 +56,12 @@ def bound_sites(network: Network, region: Region, budget: Budget, method: str = 
         if isinstance(node, Input):
             values.append((low[None], high[None]))
         elif isinstance(node, Site):
-            bounds = inputs[0][0][0].clone(), inputs[0][1][0].clone()
+            lower, upper = (t[0].clone(memory_format=torch.contiguous_format) for t in inputs[0])
             if method == "crown":
-                _sharpen(network, node, *bounds, found, budget)
-            found.bounds[i] = bounds
-            found.lines[i] = _lines(node, *bounds)
-            values.append(through_site(node, bounds[0][None], bounds[1][None]))
+                _sharpen(network, node, lower, upper, found, budget)
+            found.bounds[i] = lower, upper
+            found.lines[i] = _lines(node, lower, upper)
+            values.append(through_site(node, lower[None], upper[None]))
         else:
             values.append(through_linear(node, inputs))
     found.logits = values[-1][0][0], values[-1][1][0]
