@@ -15,6 +15,7 @@ from lingraft.attack.pgd import default_step
 from lingraft.attack.search import Watch
 from lingraft.data import Batches, ImageSet
 from lingraft.errors import LingraftError
+from lingraft.memory import kept_memory
 from lingraft.names import lookup
 from lingraft.progress import progress
 
@@ -89,7 +90,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         model.train(before)
 
 
-def correct(model: nn.Module, data: ImageSet, *, batch: int = 512, device: torch.device | str = "cpu") -> Tensor:
+def correct(model: nn.Module, data: ImageSet, *, batch: int = 256, device: torch.device | str = "cpu") -> Tensor:
     """Which images are classified correctly: (N,), bool, on the CPU."""
     parts = []
     with evaluating(model), torch.inference_mode():
@@ -107,7 +108,7 @@ def robust(
     candidates: Tensor,
     attack: Attack,
     *,
-    batch: int = 512,
+    batch: int = 256,
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
 ) -> Tensor:
@@ -146,7 +147,7 @@ def evaluate(
     attack: Attack,
     *,
     images: int | None = None,
-    batch: int = 512,
+    batch: int = 256,
     device: torch.device | str = "cpu",
 ) -> Evaluation:
     """SA on `data`, RA on its first `images` (default: all), with a progress bar that shows RA so far."""
@@ -156,7 +157,8 @@ def evaluate(
     attacked = data if images is None else data.take(images)
     right = correct(model, data, batch=batch, device=device)
     candidates = right[: len(attacked)]
-    with progress(f"attacking ({attack})", int(candidates.sum()) * attack.restarts) as advance:
+    restarts = int(candidates.sum()) * attack.restarts
+    with kept_memory(), progress(f"attacking ({attack})", restarts) as advance:
 
         def watch(ended: int, unbroken: int) -> None:
             advance(ended, f"RA so far {unbroken / len(attacked):.1%}")

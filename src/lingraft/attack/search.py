@@ -62,7 +62,7 @@ def find_unbroken(
     restarts: int = 100,
     step_size: float | None = None,
     seed: int = 0,
-    batch: int = 512,
+    batch: int = 256,
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
 ) -> Tensor:

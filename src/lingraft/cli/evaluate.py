@@ -21,7 +21,7 @@ def evaluate(
     ] = None,
     eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
     data: Annotated[str | None, typer.Option("--data", help="Data set. (default: that of the run)")] = None,
-    batch: Annotated[int, typer.Option(help="Images attacked at a time; does not change the result.")] = 512,
+    batch: Annotated[int, typer.Option(help="Images attacked at a time; does not change the result.")] = 256,
     threads: Annotated[int | None, typer.Option(help="CPU threads. (default: all cores)")] = None,
     seed: Seed = 0,
     device: Device = "auto",
