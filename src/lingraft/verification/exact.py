@@ -57,7 +57,7 @@ def exact_minimum(collapsed: Collapsed, domain: Domains, seconds: float) -> tupl
         integrality=np.concatenate([np.zeros(n + count), np.ones(binaries)]),
         bounds=box,
         constraints=[row for row in rows if row.A.shape[0]],
-        options={"time_limit": seconds, "mip_rel_gap": 0.0},
+        options={"time_limit": max(seconds, 0.0), "mip_rel_gap": 0.0},  # HiGHS ignores limits below 0
     )
     constant = float(collapsed.c[margin])
     point = None if result.x is None else torch.from_numpy(result.x[:n]).to(collapsed.center)
