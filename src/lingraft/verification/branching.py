@@ -7,7 +7,7 @@ from lingraft.verification.dual import Domains, Dual, Evaluation
 from lingraft.verification.relaxation import Lines
 
 #: Taps of each domain whose children are really bounded before one is chosen.
-CANDIDATES = 6
+CANDIDATES = 8
 
 
 def scores(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
@@ -35,20 +35,17 @@ def choose(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
     """
     top = scores(dual, domains, evaluation).topk(min(CANDIDATES, len(domains.lower)), dim=0)
     count = len(domains)
-    best = torch.full((count,), -torch.inf, dtype=dual.dtype, device=top.values.device)
-    chosen = top.indices[0]
-    twice = torch.arange(count, device=chosen.device).repeat(2)
+    twice = torch.arange(count, device=top.indices.device).repeat(2)
     lines = Lines(*(line[:, twice] for line in evaluation.lines))
     push = (domains.split * domains.beta)[:, twice]
     edge = dual.edge(domains)
     edge = None if edge is None else edge[twice]
     rows = dual.rows(domains, twice)
-    for value, tap in zip(top.values, top.indices, strict=True):
-        with_split = _split_lines(dual, domains, lines, tap)
-        left = dual.backward(rows, with_split, push, edge).c.clamp(max=0).view(2, count).sum(0)
-        better = torch.isfinite(value) & (left > best)
-        best, chosen = torch.where(better, left, best), torch.where(better, tap, chosen)
-    return chosen
+    bounds = [dual.backward(rows, _split_lines(dual, domains, lines, tap), push, edge).c for tap in top.indices]
+    children = torch.stack(bounds).view(-1, 2, count)
+    left = -children.clamp(max=0).sum(1)
+    left = torch.where(torch.isfinite(top.values), left, torch.inf)
+    return top.indices.gather(0, left.argmin(0, keepdim=True))[0]
 
 
 def _split_lines(dual: Dual, domains: Domains, lines: Lines, tap: Tensor) -> Lines:
