@@ -64,8 +64,8 @@ def _line_above(kind: str, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
     """Slope and intercept of a line above f on [lower, upper]: a chord where f is convex, else a tangent.
 
     A tangent at d ≥ 0 is above f on all of [lower, upper] if it is above f at `lower`. The smallest such d is found by
-    bisection, keeping the end that satisfies it; any larger d will do, and the one nearest to the middle of the interval
-    leaves the smallest area. Where even d = upper does not, the chord is above f.
+    bisection, keeping the end that satisfies it; any larger d will do, and the one nearest to the middle of the
+    interval leaves the smallest area. Where even d = upper does not, the chord is above f.
     """
     at_lower, at_upper = _value(kind, lower), _value(kind, upper)
     low, high = torch.zeros_like(lower), upper.clamp(min=0)
