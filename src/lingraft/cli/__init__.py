@@ -3,11 +3,22 @@
 import sys
 
 import typer
+from typer.core import TyperGroup
 
 from lingraft.errors import LingraftError
 
+#: The commands in the order in which a person would use them.
+WORKFLOW = ("demo", "data", "zoo", "train", "evaluate", "score", "select", "graft", "verify", "export")
+
+
+class _InOrder(TyperGroup):
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        return [*WORKFLOW, *sorted(set(self.commands) - set(WORKFLOW))]
+
+
 app = typer.Typer(
     name="lingraft",
+    cls=_InOrder,
     help="Make trained networks certifiably robust by grafting linearity into them, and prove it.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -30,7 +41,8 @@ def options(
     """Make trained networks certifiably robust by grafting linearity into them, and prove it."""
 
 
-from lingraft.cli import data, demo, evaluate, export, graft, score, select, train, verify, zoo  # noqa: E402, F401  (each module registers its commands on `app`)
+# Each module registers its commands on `app`.
+from lingraft.cli import data, demo, evaluate, export, graft, score, select, train, verify, zoo  # noqa: E402, F401
 
 
 def main() -> None:
