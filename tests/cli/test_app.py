@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -21,9 +20,6 @@ def test_help_lists_the_commands_in_the_order_of_the_work():
 def test_help_loads_nothing_heavy():
     code = "import sys, lingraft.cli; print([m for m in ('torch', 'numpy', 'scipy', 'onnx') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
-    begun = time.process_time()
-    lingraft("--help")
-    assert time.process_time() - begun < 1
 
 
 @pytest.mark.parametrize("command", COMMANDS)
