@@ -68,10 +68,12 @@ def root_domains(collapsed: Collapsed, dtype: torch.dtype) -> Domains:
 
 
 def outward(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Bounds in another precision, rounded so that they still hold."""
-    if dtype == lower.dtype:
-        return lower, upper
-    low, high = lower.to(dtype), upper.to(dtype)
+    """Float64 bounds in `dtype`, widened by more than was rounded away in computing and in converting them.
+
+    So crossing bounds mean an empty domain, not an accident of the last digits.
+    """
+    slack = 1e-9 * torch.maximum(lower.abs(), upper.abs()).clamp(min=1)
+    low, high = (lower - slack).to(dtype), (upper + slack).to(dtype)
     infinity = torch.full_like(low, torch.inf)
     return torch.nextafter(low, -infinity), torch.nextafter(high, infinity)
 

@@ -53,9 +53,10 @@ def alpha_crown(network: Network, region: Region) -> dict[int, tuple[Tensor, Ten
         numbers = torch.arange(taps.first, taps.last, device=found.center.device)
         for some in numbers.split(256):
             tighten(dual, dual, domain, some[:, None], steps=20)
-        lower, upper = found.bounds[taps.site]
-        lower.view(-1)[taps.index] = domain.lower[taps.first : taps.last, 0]
-        upper.view(-1)[taps.index] = domain.upper[taps.first : taps.last, 0]
+        lower, upper = (t.view(-1) for t in found.bounds[taps.site])
+        here = slice(taps.first, taps.last)
+        lower[taps.index] = torch.maximum(lower[taps.index], domain.lower[here, 0])
+        upper[taps.index] = torch.minimum(upper[taps.index], domain.upper[here, 0])
     return found.bounds
 
 
