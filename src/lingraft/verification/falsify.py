@@ -31,6 +31,8 @@ class Falsifier:
 
     def descend(self, images: Tensor, margins: Tensor, steps: int) -> Tensor | None:
         """Push the chosen margin (N,) of every image down for some steps; a witness as soon as there is one."""
+        if bool((self.lower > self.upper).any()):
+            return None  # no float32 image lies in the region
         images = torch.minimum(torch.maximum(images.float(), self.lower), self.upper)
         size = (self.upper - self.lower) / 4
         for step in range(steps + 1):

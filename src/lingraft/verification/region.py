@@ -41,9 +41,12 @@ class Region:
         return cls((center - eps).clamp(min=clip[0]), (center + eps).clamp(max=clip[1]))
 
     def narrowed(self) -> tuple[Tensor, Tensor]:
-        """The largest float32 box inside the region: a float32 image in it lies in the region exactly."""
+        """The largest float32 box inside the region: a float32 image in it lies in the region exactly.
+
+        Where the region holds no float32 number at all, lower exceeds upper.
+        """
         low, high = self.lower.float(), self.upper.float()
         infinity = torch.full_like(low, torch.inf)
         low = torch.where(low.double() < self.lower.double(), torch.nextafter(low, infinity), low)
         high = torch.where(high.double() > self.upper.double(), torch.nextafter(high, -infinity), high)
-        return low, torch.maximum(low, high)
+        return low, high
