@@ -110,9 +110,9 @@ def _conv(rng: random.Random, shape: Shape, out: int | None = None, same: bool =
     kernel = rng.choice([1, 2, 3]), rng.choice([1, 2, 3])
     padding = rng.choice([0, 1]), rng.choice([0, 1, 2])
     dilation = rng.choice([1, 1, 2]), rng.choice([1, 1, 2])
-    fits = [side + 2 * p >= d * (k - 1) + 1 for side, p, d, k in zip((height, width), padding, dilation, kernel)]
-    dilation = tuple(d if ok else 1 for d, ok in zip(dilation, fits))
-    kernel = tuple(k if ok else 1 for k, ok in zip(kernel, fits))
+    fits = [side + 2 * p >= d * (k - 1) + 1 for side, p, d, k in zip((height, width), padding, dilation, kernel, strict=False)]
+    dilation = tuple(d if ok else 1 for d, ok in zip(dilation, fits, strict=False))
+    kernel = tuple(k if ok else 1 for k, ok in zip(kernel, fits, strict=False))
     stride = rng.choice([1, 1, 2]), rng.choice([1, 2, 3])
     return nn.Conv2d(channels, out, kernel, stride, padding, dilation, groups, bias=rng.random() < 0.8)
 
@@ -236,7 +236,7 @@ class Nets:
         rng = random.Random(seed)
         torch.manual_seed(seed)
         steps: list[nn.Module] = []
-        for fan, out in zip([inputs, *hidden], hidden):
+        for fan, out in zip([inputs, *hidden], hidden, strict=False):
             steps += [nn.Linear(fan, out), _activation(rng, kind)]
         return _randomize(nn.Sequential(*steps, nn.Linear(hidden[-1], classes)), seed, gain), (inputs,)
 
@@ -558,7 +558,7 @@ class Oracle(fx.Interpreter):
         _, channels, height, width = value.shape
         size = [
             (side + 2 * p - d * (k - 1) - 1) // s + 1
-            for side, k, s, p, d in zip((height, width), kernel, stride, padding, dilation)
+            for side, k, s, p, d in zip((height, width), kernel, stride, padding, dilation, strict=False)
         ]
         results = []
         for c in range(channels):

@@ -1,5 +1,6 @@
 """Bounds of pre-activations: sound for every operation, ordered by method, and never inside the exact range."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -90,7 +91,7 @@ def test_intervals_contain_crown_contains_alpha_contains_exact(nets: Any, oracle
         exact = oracle(model, region)
         for name, z in exact.sites.items():
             chain = [(found[name][0].flatten(), found[name][1].flatten()) for found in by_method]
-            for (low, high), (lower, upper) in zip(chain, chain[1:], strict=False):
+            for (low, high), (lower, upper) in itertools.pairwise(chain):
                 assert bool((low <= lower + ROUNDING).all())
                 assert bool((high >= upper - ROUNDING).all())
             for i, column in enumerate(z.flatten(1).t()):
@@ -133,7 +134,7 @@ def test_a_region_of_one_point_gives_the_forward_pass(nets: Any, seed: int, kind
 
 def test_bad_questions(nets: Any) -> None:
     model, shape = nets.vector(0)
-    with pytest.raises(LingraftError, match="unknown method 'exact'.*intervals, crown"):
+    with pytest.raises(LingraftError, match=r"unknown method 'exact'.*intervals, crown"):
         bounds(model, nets.box(shape, 0, 0.1), "exact")
     with pytest.raises(LingraftError, match="lower exceeds upper"):
         bounds(model, (torch.ones(3), torch.zeros(3)))

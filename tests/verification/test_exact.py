@@ -77,9 +77,9 @@ def test_empty_domains_and_no_time(nets: Any) -> None:
     model, shape = nets.vector(1, hidden=(6, 6))
     _, _, collapsed = nets.collapsed(model, nets.box(shape, 1, 0.7), nets.margins(0)[:1], torch.zeros(1).double())
     domain = root_domains(collapsed, torch.float64)
-    value, point = exact_minimum(collapsed, domain, 0.0)
+    value, _ = exact_minimum(collapsed, domain, 0.0)
     assert value == -math.inf
-    value, point = exact_minimum(collapsed, domain, -5.0)
+    value, _ = exact_minimum(collapsed, domain, -5.0)
     assert value == -math.inf
     empty = root_domains(collapsed, torch.float64)
     empty.lower[0] = empty.upper[0] + 0.5

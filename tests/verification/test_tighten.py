@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lingraft.verification import ascent, tighten as tightening
+from lingraft.verification import ascent
+from lingraft.verification import tighten as tightening
 from lingraft.verification.branching import split
 from lingraft.verification.dual import Dual, root_domains
 from lingraft.verification.tighten import tighten
@@ -92,7 +93,7 @@ def test_bounds_that_cross_prove_the_margin(nets: Any, oracle: Any) -> None:
     """They may only cross where the margin is positive, and on easy problems they do."""
     crossed = 0
     for seed in range(12):
-        model, region, spec, offset, *_ = _problem(nets, seed, "relu", 0.1)
+        model, region, spec, _offset, *_ = _problem(nets, seed, "relu", 0.1)
         exact = oracle(model, region).minimum(oracle(model, region).margin(spec[0], 0.0))
         for delta in (0.3, -1e-7):
             _, _, collapsed = nets.collapsed(model, region, spec, torch.tensor([delta - exact.value]).double())
@@ -149,7 +150,7 @@ def test_gradients_of_the_search(nets: Any, seed: int) -> None:
 
 def test_tap_rows_are_the_preactivations(nets: Any) -> None:
     for seed in range(6):
-        *_, region, _, _, collapsed, z, _ = _problem(nets, seed, "relu", 0.2)
+        *_, _region, _, _, collapsed, z, _ = _problem(nets, seed, "relu", 0.2)
         dual = Dual(collapsed, torch.float64)
         if not collapsed.count:
             continue
