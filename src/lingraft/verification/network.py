@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from lingraft.errors import LingraftError
 from lingraft.verification.nodes import Input, Node, Shape, Site
 
+#: Layers that compute something else in training mode. Others may say they are in it, as containers made by torch.fx do.
+MOODY = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+
 
 @dataclass
 class Network:
@@ -65,7 +68,7 @@ class Network:
         """Convert a model in eval mode; anything unsupported is an error that names the node, before any work."""
         from lingraft.verification.conversion import convert
 
-        if any(module.training for module in model.modules()):
+        if model.training or any(module.training for module in model.modules() if isinstance(module, MOODY)):
             raise LingraftError("the model is in training mode. Call model.eval() before verifying it.")
         for name, tensor in model.state_dict().items():
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
