@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lingraft.errors import LingraftError
 from lingraft.verification.nodes import Input, Node, Shape, Site
 
-#: Layers that compute something else in training mode. Others may say they are in it, as containers made by torch.fx do.
+#: Layers that compute something else in training mode; others may be in it, as containers made by torch.fx are.
 MOODY = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 
 
