@@ -1,28 +1,39 @@
 """`lingraft verify`."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from lingraft.cli import app
-from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse_eps, parse_images, print_json
+from lingraft.cli.options import Device, Json, Seed, next_step, parse_eps, parse_images, print_json
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lingraft.runs import Run
+    from lingraft.verification.request import Limits
     from lingraft.verification.summary import Summary
 
 
 @app.command()
 def verify(
-    folder: RunFolder,
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[RUN]", help="A run folder made by lingraft.", show_default=False)
+    ] = None,
+    onnx: Annotated[
+        Path | None, typer.Option("--onnx", metavar="FILE", help="Instead of a run: a network in ONNX, …")
+    ] = None,
+    vnnlib: Annotated[
+        Path | None, typer.Option("--vnnlib", metavar="FILE", help="… and a property of it in VNN-LIB; may be gz.")
+    ] = None,
     images: Annotated[
         str | None, typer.Option(help="Test images: a number (the first ones), a range 0:100, or all. (default: 1000)")
     ] = None,
     eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds for each image.")] = 300.0,
+    timeout: Annotated[float, typer.Option(help="Seconds for each image, or for the property.")] = 300.0,
     workers: Annotated[
         int | None, typer.Option(help="Processes, one thread each; 0: this process. (default: one a core)")
     ] = None,
@@ -36,13 +47,25 @@ def verify(
     """Prove, for each test image, that no change within ε alters the label, or find one that does.
 
     Verdicts are kept in RUN/verdicts.jsonl after each image; run it again to go on after a stop.
+
+    With --onnx and --vnnlib it decides that property and prints the answer of VNN-COMP: unsat (exit code 0), sat with
+    the counterexample (10), unknown (11) or timeout (12).
     """
+    started = time.monotonic()
+    if onnx is not None or vnnlib is not None:
+        of_run = {"RUN": folder, "--images": images, "--eps": eps, "--data": data, "--workers": workers}
+        given = [name for name, value in of_run.items() if value is not None]
+        if onnx is None or vnnlib is None or given:
+            extra = f", without {', '.join(given)}" if given else ""
+            raise LingraftError(f"give --onnx and --vnnlib together{extra}, or a run folder instead of them.")
+        _verify_instance(onnx, vnnlib, _limits(timeout, memory, 0, double, seed), device, started, as_json)
+    if folder is None:
+        raise LingraftError("nothing to verify. Give a run folder, or --onnx FILE and --vnnlib FILE.")
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
     from lingraft.progress import progress
     from lingraft.runs import Run, load
-    from lingraft.verification.budget import GIB
-    from lingraft.verification.request import Limits, Request
+    from lingraft.verification.request import Request
     from lingraft.verification.summary import summarize
     from lingraft.verification.verdicts import Verdicts
     from lingraft.verification.verify import Tally, verify_each
@@ -51,7 +74,7 @@ def verify(
     description = run.describe()
     radius = description.radius(None if eps is None else parse_eps(eps))
     data = description.data_set(data)
-    limits = Limits(timeout, None if memory is None else memory * GIB, workers, double, seed)
+    limits = _limits(timeout, memory, workers, double, seed)
     model = load(run, device=resolve_device(device))
     test = load_data(data, "test")
     which = range(len(test))[parse_count(images)]
@@ -86,6 +109,37 @@ def verify(
         next_step(f"lingraft verify {run.path} --timeout {2 * timeout:g}   (does only the unknown ones again)")
     elif description.grafted is None:
         next_step(f"lingraft graft {run.path} --ratio 0.5   (fewer unstable neurons, more images verified)")
+
+
+def _limits(timeout: float, memory: float | None, workers: int | None, double: bool, seed: int) -> "Limits":
+    from lingraft.verification.budget import GIB
+    from lingraft.verification.request import Limits
+
+    return Limits(timeout, None if memory is None else memory * GIB, workers, double, seed)
+
+
+def _verify_instance(
+    onnx: Path, vnnlib: Path, limits: "Limits", device: str, started: float, as_json: bool
+) -> NoReturn:
+    """Print the answer on one property and end with its exit code; reading the files counts towards the time."""
+    from lingraft.device import resolve_device
+    from lingraft.interop.answer import EXIT_CODES
+    from lingraft.interop.instance import Instance
+    from lingraft.interop.onnx_network import OnnxNetwork
+    from lingraft.progress import progress
+
+    instance = Instance.read(OnnxNetwork(onnx, resolve_device(device)), vnnlib)
+    with progress("verifying", len(instance.property.boxes)) as advance:
+        answer = instance.answer(limits, started, advance)
+    if as_json:
+        print_json({"onnx": str(onnx), "vnnlib": str(vnnlib), **answer.as_dict()})
+    else:
+        typer.echo(str(answer))
+        because = f" ({answer.reason})" if answer.reason else ""
+        typer.echo(f"{answer.word}{because} after {answer.seconds:.2f} s, {answer.domains:,} domains", err=True)
+    if answer.word == "timeout":
+        next_step(f"the same with --timeout {2 * limits.timeout:g}")
+    raise typer.Exit(EXIT_CODES[answer.word])
 
 
 def parse_count(text: str | None) -> slice:

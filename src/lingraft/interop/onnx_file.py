@@ -1,5 +1,6 @@
 """Reading an ONNX file that may be anything: too large, cut short, or not ONNX at all."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ MAX_BYTES = 1 << 30
 
 
 def read_model(path: str | Path) -> Any:
-    """The checked `onnx.ModelProto` of a file, weights included; anything wrong with it is a LingraftError."""
+    """The checked `onnx.ModelProto` of a file, plain or gz, weights included; anything wrong is a LingraftError."""
     import onnx
 
     path = Path(path)
@@ -24,7 +25,9 @@ def read_model(path: str | Path) -> Any:
         raise LingraftError(f"{path} has {size:,} bytes, more than the {MAX_BYTES:,} that lingraft reads.")
     # What a damaged file makes protobuf and the checker raise is not documented, so everything is caught here.
     try:
-        model = onnx.load(str(path))
+        model = _unpacked(path) if _is_packed(path) else onnx.load(str(path))
+    except LingraftError:
+        raise
     except Exception as error:
         raise LingraftError(f"{path} is not a readable ONNX file ({reason(error)}). Export it again.") from error
     if model.ByteSize() > MAX_BYTES:
@@ -34,6 +37,21 @@ def read_model(path: str | Path) -> Any:
     except Exception as error:
         raise LingraftError(f"{path} is not valid ONNX ({reason(error)}). Export it again.") from error
     return model
+
+
+def _is_packed(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def _unpacked(path: Path) -> Any:
+    import onnx
+
+    with gzip.open(path) as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise LingraftError(f"{path} holds more than the {MAX_BYTES:,} bytes that lingraft reads.")
+    return onnx.load_model_from_string(content)
 
 
 def reason(error: Exception) -> str:

@@ -25,10 +25,16 @@ def load_onnx(path: str | Path) -> fx.GraphModule:
     were compared with onnxruntime's. A file that cannot be read, or uses an operation that lingraft does not know, is a
     LingraftError.
     """
+    return read_network(path)[0]
+
+
+def read_network(path: str | Path) -> tuple[Any, Session, int]:
+    """The module of `load_onnx`, the same network in onnxruntime, and the batch size that the file fixes, else 1."""
     model = read_model(path)
     try:
         module, batch = _translate(model)
-        difference = disagreement(Session(model), module, random_inputs(module.input_shape, batch), batch)
+        session = Session(model)
+        difference = disagreement(session, module, random_inputs(module.input_shape, batch), batch)
     except LingraftError as error:
         raise LingraftError(f"{path}: {error}") from error
     if difference > IMPORT_TOLERANCE:
@@ -36,7 +42,7 @@ def load_onnx(path: str | Path) -> fx.GraphModule:
             f"{path}: the network read differs from onnxruntime's by {difference:.1e} of its largest output."
             " Please report the file."
         )
-    return module
+    return module, session, batch
 
 
 def _translate(model: Any) -> tuple[Any, int]:

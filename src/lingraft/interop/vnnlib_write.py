@@ -8,6 +8,7 @@ import numpy as np
 
 from lingraft.errors import LingraftError
 from lingraft.files import replacing
+from lingraft.interop.answer import decimal
 
 
 def write_vnnlib(path: str | Path, lower: np.ndarray, upper: np.ndarray, label: int, classes: int) -> None:
@@ -24,7 +25,7 @@ def write_vnnlib(path: str | Path, lower: np.ndarray, upper: np.ndarray, label: 
     lines += [f"(declare-const X_{i} Real)" for i in range(len(lows))]
     lines += [f"(declare-const Y_{i} Real)" for i in range(classes)]
     for i, (low, high) in enumerate(zip(lows.tolist(), highs.tolist(), strict=True)):
-        lines += [f"(assert (>= X_{i} {_decimal(low)}))", f"(assert (<= X_{i} {_decimal(high)}))"]
+        lines += [f"(assert (>= X_{i} {decimal(low)}))", f"(assert (<= X_{i} {decimal(high)}))"]
     lines.append("(assert (or")
     lines += [f"    (and (>= Y_{other} Y_{label}))" for other in range(classes) if other != label]
     lines.append("))")
@@ -39,8 +40,3 @@ def write_instances(folder: str | Path, network: str, properties: Sequence[str],
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows((network, name, f"{timeout:g}") for name in properties)
     return path
-
-
-def _decimal(number: float) -> str:
-    """All digits, without an exponent, which not every reader of VNN-LIB accepts."""
-    return np.format_float_positional(number, unique=True, trim="0")
