@@ -10,8 +10,6 @@ from lingraft.cli.options import Images, Json, RunFolder, next_step, parse_eps, 
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from lingraft.data import ImageSet
     from lingraft.runs import ModelDescription
 
@@ -52,6 +50,7 @@ def export(
     if network is None and vnnlib is None:
         raise LingraftError("nothing to export to. Give a path for the network, NET.onnx, or --vnnlib DIR, or both.")
     import lingraft
+    from lingraft.interop.benchmark import NETWORK, write_benchmark
     from lingraft.runs import Run
 
     description = Run(run).describe()
@@ -60,7 +59,7 @@ def export(
     radius = 0.0 if vnnlib is None else _radius(eps, description)
     test = _test_images(data or description.data, required=vnnlib is not None)
     compared = None if test is None else test.pixels(slice(_COMPARED_IMAGES))
-    paths = [path for path in (network, vnnlib and vnnlib / "onnx" / "network.onnx") if path is not None]
+    paths = [path for path in (network, vnnlib and vnnlib / NETWORK) if path is not None]
     result: dict[str, Any] = {"networks": [str(path) for path in paths], "form": form}
     for path in paths:
         result["difference"] = lingraft.export_onnx(
@@ -74,7 +73,7 @@ def export(
     result["compared_images"] = 0 if compared is None else len(compared)
     if vnnlib is not None:
         assert test is not None
-        result |= _write_benchmark(vnnlib, model, test.take(which), which.start or 0, radius, timeout)
+        result |= write_benchmark(vnnlib, model, test.take(which), which.start or 0, radius, timeout)
     if as_json:
         print_json(result)
         return
@@ -110,32 +109,3 @@ def _test_images(name: str | None, required: bool) -> "ImageSet | None":
         if required:
             raise
         return None
-
-
-def _write_benchmark(
-    folder: Path, model: "nn.Module", chosen: "ImageSet", first: int, eps: float, timeout: float
-) -> dict[str, Any]:
-    """Write properties of the correctly classified images, of which `first` is the index of the first."""
-    import torch
-
-    from lingraft.interop.vnnlib_write import write_instances, write_vnnlib
-    from lingraft.progress import progress
-
-    names, misclassified = [], 0
-    with progress("writing properties", len(chosen)) as advance:
-        for offset, label in enumerate(chosen.labels.tolist()):
-            image = chosen.pixels(slice(offset, offset + 1))
-            with torch.no_grad():
-                logits = model(image)[0]
-            if int(logits.argmax()) == label:
-                name = f"vnnlib/image_{first + offset}.vnnlib"
-                lower, upper = (image - eps).clamp(0, 1), (image + eps).clamp(0, 1)
-                write_vnnlib(folder / name, lower.numpy(), upper.numpy(), label, len(logits))
-                names.append(name)
-            else:
-                misclassified += 1
-            advance()
-    if not names:
-        raise LingraftError("the model classifies none of these images correctly, so there is nothing to verify.")
-    write_instances(folder, "onnx/network.onnx", names, timeout)
-    return {"folder": str(folder), "eps": eps, "properties": len(names), "misclassified": misclassified}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
+from lingraft.interop.shapes import call_shape, layer_shape
 
 #: A network in which one image makes a value with more numbers than this is damaged, hostile, or beyond verification.
 MAX_NUMBERS = 1 << 26
@@ -18,7 +19,7 @@ MAX_NUMBERS = 1 << 26
 class GraphBuilder:
     """A `torch.fx.Graph` under construction and the modules and buffers it refers to.
 
-    Shapes come from running each new node on meta tensors, which hold no data.
+    Shapes come from rules, or else from running each new node on meta tensors, which hold no data.
     """
 
     def __init__(self, input_shape: tuple[int, ...], batch: int):
@@ -30,7 +31,7 @@ class GraphBuilder:
         if math.prod(input_shape) * batch > MAX_NUMBERS:
             raise LingraftError(f"the network takes {math.prod(input_shape):,} inputs, which is too many.")
         self.input = self.graph.placeholder("x")
-        self._samples[self.input] = torch.empty(batch, *input_shape, device="meta")
+        self._samples[self.input] = _without_data((batch, *input_shape))
 
     def shape(self, node: fx.Node) -> tuple[int, ...]:
         """Shape of a value, the batch dimension included."""
@@ -41,13 +42,19 @@ class GraphBuilder:
         module.eval()
         name = self._new_name(type(module).__name__.lower())
         self.root.add_module(name, module)
-        tensors = {key: value.to("meta") for key, value in [*module.named_parameters(), *module.named_buffers()]}
-        sample = torch.func.functional_call(module, tensors, (self._samples[x],))
+        shape = layer_shape(module, self.shape(x))
+        if shape is not None:
+            sample = _without_data(shape)
+        else:
+            tensors = {key: value.to("meta") for key, value in [*module.named_parameters(), *module.named_buffers()]}
+            sample = torch.func.functional_call(module, tensors, (self._samples[x],))
         return self._record(self.graph.call_module(name, (x,)), sample)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
         """Call a torch function on values and plain numbers."""
-        sample = function(*fx.map_arg(args, self._sample), **kwargs)
+        values = [arg for arg in args if isinstance(arg, fx.Node)]
+        shape = None if kwargs or len(values) < len(args) else call_shape(function, [self.shape(v) for v in values])
+        sample = function(*fx.map_arg(args, self._sample), **kwargs) if shape is None else _without_data(shape)
         return self._record(self.graph.call_function(function, args, kwargs), sample)
 
     def method(self, name: str, x: fx.Node, *args: Any) -> fx.Node:
@@ -93,3 +100,7 @@ class GraphBuilder:
     def _new_name(self, kind: str) -> str:
         self._counts[kind] += 1
         return f"{kind}{self._counts[kind]}"
+
+
+def _without_data(shape: tuple[int, ...]) -> Tensor:
+    return torch.empty(shape, device="meta")
