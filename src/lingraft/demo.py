@@ -14,13 +14,16 @@ from lingraft import zoo
 from lingraft.attack import pgd
 from lingraft.data import DATASETS, ImageSet, load
 from lingraft.evaluation import Attack, evaluate
-from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, graft_and_tune
+from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, graft_and_tune, score
+from lingraft.report import write_report
 from lingraft.report.figures import save_figure
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import TrainingConfig, initialize, train
 from lingraft.training.randomness import derive_generator
+from lingraft.verification.request import Limits, Request
 from lingraft.verification.summary import summarize
-from lingraft.verification.verify import verify
+from lingraft.verification.verdicts import Verdicts
+from lingraft.verification.verify import verify_each
 
 DATA, MODEL, EPS = "digits", "digits-cnn", 0.1
 
@@ -68,9 +71,16 @@ def tell(folder: Path, seed: int, device: torch.device, *, quiet: bool = False) 
         draw_figures(Run(folder / "robust"), figures),
         draw_attacks(Run(folder / "robust"), {"standard": standard, "robust": robust}, test, seed, device),
     ]
+    report = write_report([folder / name for name in figures], folder / "report.html")
     seconds = time.perf_counter() - begun
     console.print(f"\n  pictures: [cyan]{'  '.join(map(str, pictures))}[/]   ({seconds:.0f} s)")
-    return {**figures, "pictures": [str(picture) for picture in pictures], "seconds": round(seconds, 1)}
+    console.print(f"  [bold]report[/]: [cyan]{report}[/]   (every image and its verdict; open it in a browser)")
+    return {
+        **figures,
+        "pictures": [str(picture) for picture in pictures],
+        "report": str(report),
+        "seconds": round(seconds, 1),
+    }
 
 
 def describe(figures: dict[str, Any]) -> str:
@@ -124,6 +134,7 @@ def graft_network(parent: Run, run: Run, model: nn.Module, ratio: float, seed: i
         model, images, validation, config, tuning, run, description,
         device=device, restart=True, report=lambda epoch: None,
     )  # fmt: skip
+    score(grafted, images, config).save(run.grafted_scores_path)
     return grafted
 
 
@@ -131,9 +142,18 @@ def measure(run: Run, model: nn.Module, test: ImageSet, seed: int, device: torch
     """SA and RA on all test images, VA and UNR on the first ones, kept in the run."""
     result = evaluate(model, test, Attack(EPS, steps=40, restarts=5, seed=seed), device=device)
     run.add_to_summary("evaluation", {f"{DATA} {result.name}": {"data": DATA, **result.as_dict()}})
-    few = test.take(IMAGES)
-    results = verify(model.eval(), few.pixels(), few.labels, eps=EPS, timeout=TIMEOUT, seed=seed)
-    return {**result.as_dict(), "verification": summarize(results, TIMEOUT).as_dict()}
+    few, limits = test.take(IMAGES), Limits(TIMEOUT, seed=seed)
+    request = Request(model.eval(), few.pixels(), few.labels, eps=EPS)
+    run.verdicts_path.unlink(missing_ok=True)
+    verdicts, results = Verdicts(run, DATA, request, limits), []
+    for found in verify_each(request, limits):
+        verdicts.keep(found)
+        results.append(found)
+    figures = summarize(results, TIMEOUT).as_dict()
+    about = {"data": DATA, "eps": EPS, "first": 0, "timeout": TIMEOUT, "double": False, "seed": seed}
+    name = f"{DATA} eps={EPS:.6g} images=0:{IMAGES} timeout={TIMEOUT:g}"
+    run.add_to_summary("verification", {name: {**about, **figures}})
+    return {**result.as_dict(), "verification": figures}
 
 
 def draw_figures(run: Run, figures: dict[str, Any]) -> Path:

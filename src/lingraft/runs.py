@@ -4,8 +4,10 @@
     model.safetensors    its weights
     history.jsonl        training, one line an epoch
     checkpoint.safetensors   where training goes on after a stop
-    scores.npz           instability and significance of every neuron
+    scores.npz           instability and significance of every neuron; in a grafted run, those it was chosen by
+    scores-grafted.npz   the same of the grafted network itself
     summary.json         the figures measured: SA, RA, VA …
+    commands.jsonl       the commands that made all this, as they were typed
     figures/             pictures
 
 Nothing in it is ever unpickled.
@@ -24,8 +26,9 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from lingraft import zoo
+from lingraft.command import current
 from lingraft.errors import LingraftError
-from lingraft.files import read_json, replacing, write_json
+from lingraft.files import append_line, read_json, read_lines, replacing, write_json
 
 if TYPE_CHECKING:
     from lingraft.data import ImageSet
@@ -131,6 +134,9 @@ class Run:
         self.history_path = self.path / "history.jsonl"
         self.summary_path = self.path / "summary.json"
         self.scores_path = self.path / "scores.npz"
+        self.grafted_scores_path = self.path / "scores-grafted.npz"
+        self.verdicts_path = self.path / "verdicts.jsonl"
+        self.commands_path = self.path / "commands.jsonl"
         self.figures = self.path / "figures"
 
     def describe(self) -> ModelDescription:
@@ -167,7 +173,15 @@ class Run:
 
     def remove_results(self) -> None:
         """Remove what training wrote and what was measured of it; first the checkpoint, which vouches for the rest."""
-        for path in (self.checkpoint_path, self.weights_path, self.history_path, self.summary_path, self.scores_path):
+        for path in (
+            self.checkpoint_path,
+            self.weights_path,
+            self.history_path,
+            self.summary_path,
+            self.scores_path,
+            self.grafted_scores_path,
+            self.commands_path,
+        ):
             path.unlink(missing_ok=True)
 
     def summary(self) -> dict[str, Any]:
@@ -177,6 +191,20 @@ class Run:
     def add_to_summary(self, section: str, figures: Mapping[str, Any]) -> None:
         """Replace one section of `summary.json`."""
         write_json(self.summary_path, {**self.summary(), section: dict(figures)})
+        self.keep_command()
+
+    def keep_command(self) -> None:
+        """Add the command that is running to `commands.jsonl`, once; from Python, where there is none, add nothing."""
+        command = current()
+        if command is None:
+            return
+        record = {"command": command.line, "started": command.started, "versions": versions()}
+        if record not in self.commands():
+            append_line(self.commands_path, record)
+
+    def commands(self) -> list[dict[str, Any]]:
+        """The commands that measured or made something in this folder: command, started (UTC), versions."""
+        return read_lines(self.commands_path)
 
 
 def load(run: str | Path | Run, model: nn.Module | None = None, device: str | torch.device = "cpu") -> nn.Module:

@@ -1,19 +1,30 @@
 """The `lingraft` command: parse, call, print. One command a file; nothing heavy is imported before it is needed."""
 
+import shlex
 import sys
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from lingraft.command import running
 from lingraft.errors import LingraftError
 
 #: The commands in the order in which a person would use them.
-WORKFLOW = ("demo", "data", "zoo", "train", "evaluate", "score", "select", "graft", "verify", "export")
+WORKFLOW = ("demo", "data", "zoo", "train", "evaluate", "score", "select", "graft", "verify", "report", "export")
 
 
 class _InOrder(TyperGroup):
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         return [*WORKFLOW, *sorted(set(self.commands) - set(WORKFLOW))]
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        ctx.meta["line"] = shlex.join(["lingraft", *args])
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        with running(ctx.meta["line"]):  # run folders keep the commands that wrote to them
+            return super().invoke(ctx)
 
 
 app = typer.Typer(
@@ -42,7 +53,7 @@ def options(
 
 
 # Each module registers its commands on `app`.
-from lingraft.cli import data, demo, evaluate, export, graft, score, select, train, verify, zoo  # noqa: E402, F401
+from lingraft.cli import data, demo, evaluate, export, graft, report, score, select, train, verify, vnncomp, zoo  # noqa: E402, F401
 
 
 def main() -> None:

@@ -51,6 +51,7 @@ def score(
     scores = score_neurons(model, load_data(description.data_set(), "train"), config)
     path = out or run.scores_path
     scores.save(path)
+    run.keep_command()
     assert scores.instability is not None
     used = scores.facts["bound_images"]
     rows = [

@@ -53,6 +53,7 @@ def select(
     planned = plan(sites(model, description.input_shape), mask)
     path = out or run.path / "mask.safetensors"
     save_mask(path, mask)
+    run.keep_command()
     if as_json:
         print_json({"mask": str(path), **planned.as_dict()})
         return

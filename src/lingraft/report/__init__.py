@@ -1,1 +1,5 @@
-"""Pictures of what a run holds."""
+"""Pictures and pages of what runs hold."""
+
+from lingraft.report.write import write_report
+
+__all__ = ["write_report"]

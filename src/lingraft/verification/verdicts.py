@@ -80,11 +80,8 @@ class Verdicts:
 
     def __init__(self, run: Run, data: str, request: Request, limits: Limits, first: int = 0):
         self.run, self.data, self.request, self.limits, self.first = run, data, request, limits, first
-        self.path = run.path / "verdicts.jsonl"
-        description = run.describe()
-        digest = hashlib.sha256(repr((description.architecture, description.input_shape)).encode())
-        digest.update(run.weights_path.read_bytes())
-        self.weights = digest.hexdigest()
+        self.path = run.verdicts_path
+        self.weights = digest_weights(run)
 
     def known(self) -> dict[int, Result]:
         """Results that need not be found again, by the number of the image in the request."""
@@ -116,7 +113,7 @@ class Verdicts:
         return {
             "weights": self.weights,
             "data": self.data,
-            "image": _digest(self.request.images[i]),
+            "image": digest_image(self.request.images[i]),
             "index": self.first + i,
             "label": self.request.labels[i],
             "eps": self.request.eps,
@@ -151,5 +148,14 @@ def _key(record: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(str(record.get(name)) for name in names)
 
 
-def _digest(image: Tensor) -> str:
+def digest_weights(run: Run) -> str:
+    """Changes with the architecture and the weights of a run."""
+    description = run.describe()
+    digest = hashlib.sha256(repr((description.architecture, description.input_shape)).encode())
+    digest.update(run.weights_path.read_bytes())
+    return digest.hexdigest()
+
+
+def digest_image(image: Tensor) -> str:
+    """Changes with the pixels (float32) of an image."""
     return hashlib.sha256(image.contiguous().numpy().tobytes()).hexdigest()[:16]

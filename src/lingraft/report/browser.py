@@ -1,0 +1,121 @@
+"""What the verdict browser of the page shows: every image with its verdict, in every run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lingraft.data import DATASETS, ImageSet
+from lingraft.data import load as load_data
+from lingraft.errors import LingraftError
+from lingraft.report.pictures import magnified_difference, picture
+from lingraft.report.study import Study, Verification
+from lingraft.report.table import show_eps
+from lingraft.runs import load, load_tensors
+from lingraft.verification.verdicts import digest_image
+
+#: Images of one data set and witnesses of one run that get a picture; the rest is listed without.
+PICTURED = 1000
+
+BATCH = 256
+
+
+def browser(studies: Sequence[Study]) -> dict[str, Any]:
+    """JSON-able. `sets`: data set → class names, pictures by image, why there are none; `runs`: one a verification."""
+    names = sorted({found.data for study in studies for found in study.verifications})
+    data = {name: _Pictures(name) for name in names}
+    runs = [_entry(study, found, data[found.data]) for study in studies for found in study.verifications]
+    return {"sets": {name: pictures.as_dict() for name, pictures in data.items()}, "runs": runs}
+
+
+class _Pictures:
+    """Test images of one data set, each turned into a picture once."""
+
+    def __init__(self, name: str):
+        spec = DATASETS.get(name)
+        self.classes = list(spec.class_names) if spec else []
+        self.pictures: dict[int, str | None] = {}
+        self.images: ImageSet | None = None
+        self.why: str | None = None
+        try:
+            self.images = load_data(name, "test")
+        except LingraftError as error:
+            self.why = str(error)
+
+    def pixels(self, record: dict[str, Any]) -> Tensor | None:
+        """The image that a verdict is about, float32 in [0, 1]; None if this data set does not have it."""
+        index = int(record["index"])
+        if self.images is None or index >= len(self.images):
+            return None
+        image = self.images.pixels(slice(index, index + 1))[0]
+        if digest_image(image) != record.get("image"):
+            return None
+        if index not in self.pictures and len(self.pictures) < PICTURED:
+            self.pictures[index] = picture(image)
+        return image
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"classes": self.classes, "images": self.pictures, "why": self.why}
+
+
+def _entry(study: Study, found: Verification, data: _Pictures) -> dict[str, Any]:
+    shown = [_item(record) for record in found.records]
+    pixels = [data.pixels(record) for record in found.records]
+    witnesses = [_witness(study, record) for record in found.records]
+    for what, tensors in (("taken", pixels), ("witness_taken", witnesses)):
+        for item, prediction in zip(shown, _predictions(study, tensors), strict=True):
+            if prediction is not None:
+                item[what] = prediction
+    pictured = 0
+    for item, image, witness in zip(shown, pixels, witnesses, strict=True):
+        if image is not None and witness is not None and pictured < PICTURED:
+            item["witness"] = picture(witness)
+            item["difference"] = magnified_difference(image, witness, found.eps)
+            pictured += 1
+    low, high = found.limits
+    return {
+        "name": study.name,
+        "title": f"{study.name} ({found.data}, ε = {show_eps(found.eps)})",
+        "data": found.data,
+        "eps": show_eps(found.eps),
+        "magnified": 0.5 / found.eps if found.eps > 0 else None,
+        "limit": f"{high:g}" if low == high else f"{low:g}–{high:g}",
+        "images": shown,
+    }
+
+
+def _item(record: dict[str, Any]) -> dict[str, Any]:
+    kept = ("index", "label", "verdict", "reason", "stage", "seconds", "domains", "neurons", "unstable", "error")
+    item = {name: record[name] for name in kept if record[name] not in (None, {}, "")}
+    bounds = {name: {k: _short(b) for k, b in record[name].items()} for name in ("crown", "alpha") if record[name]}
+    return {**item, **bounds}
+
+
+def _short(bound: float | None) -> float | None:
+    return None if bound is None else float(f"{bound:.4g}")
+
+
+def _witness(study: Study, record: dict[str, Any]) -> Tensor | None:
+    if not record.get("witness"):
+        return None
+    try:
+        return load_tensors(study.run.path / record["witness"])[0]["witness"].float()
+    except (LingraftError, KeyError):
+        return None  # gone; the verdict stands without its picture
+
+
+def _predictions(study: Study, images: Sequence[Tensor | None]) -> list[int | None]:
+    """What the network of the run takes each image for; None where there is no image, or no network of the zoo."""
+    there = [i for i, image in enumerate(images) if image is not None]
+    found: list[int | None] = [None] * len(images)
+    if study.description.architecture is None or not there:
+        return found
+    model = load(study.run)
+    with torch.inference_mode():
+        for start in range(0, len(there), BATCH):
+            some = there[start : start + BATCH]
+            answers = model(torch.stack([image for i in some if (image := images[i]) is not None])).argmax(1)
+            for i, answer in zip(some, answers.tolist(), strict=True):
+                found[i] = answer
+    return found

@@ -1,0 +1,105 @@
+"""The HTML page: one file that needs nothing else."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from lingraft.report.browser import browser
+from lingraft.report.colors import COLORS
+from lingraft.report.sections import Section, sections
+from lingraft.report.study import Study
+from lingraft.report.svg import inline_svg
+from lingraft.report.table import COLUMNS, NUMBERS, Row, rows, show
+from lingraft.runs import versions
+from lingraft.verification.summary import VERDICTS
+
+#: verdict → (sign, what it means)
+MEANING = {
+    "verified": ("✓", "no change within ε alters the label: proven"),
+    "falsified": ("✗", "a witness within ε has another label"),
+    "unknown": ("?", "neither proven nor refuted within the limits"),
+    "misclassified": ("!", "wrong without any change"),
+}
+
+
+def page(studies: Sequence[Study]) -> str:
+    """The whole page of these runs."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("lingraft.report"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    table = rows(studies)
+    found = sections(studies)
+    return environment.get_template("page.html").render(
+        title=_title(studies, table),
+        colors=COLORS,
+        columns=COLUMNS,
+        numbers=NUMBERS,
+        rows=[{"row": row, "cells": {name: show(row, name) for name in COLUMNS}} for row in table],
+        headline=_headline(table, {study.name: study.parent.name for study in studies if study.parent}),
+        verdicts=VERDICTS,
+        meaning=MEANING,
+        sections=[_drawn(section) for section in found if section.groups],
+        absent=[section for section in found if not section.groups],
+        browser=browser(studies),
+        studies=[_about(study) for study in studies],
+        made_with={**versions(), "system": f"{platform.system()} {platform.machine()}"},
+    )
+
+
+def _drawn(section: Section) -> dict[str, Any]:
+    """The panels as SVG, under their headings; where each heading has one panel, it becomes that panel's caption."""
+    single = all(len(panels) == 1 for panels in section.groups.values())
+    groups: list[tuple[str, list[tuple[str, Markup]]]] = [("", [])] if single else []
+    for g, (heading, panels) in enumerate(section.groups.items()):
+        drawn = [Markup(inline_svg(panel, f"{section.key}-{g}-{p}")) for p, panel in enumerate(panels)]
+        if single:
+            groups[0][1].append((heading or panels[0].title, drawn[0]))
+        else:
+            groups.append((heading, list(zip((panel.title for panel in panels), drawn, strict=True))))
+    return {"section": section, "groups": groups, "beside": single and len(groups[0][1]) <= 2}
+
+
+def _title(studies: Sequence[Study], table: Sequence[Row]) -> str:
+    data = " and ".join(sorted({row.data for row in table if row.data}))
+    runs = studies[0].name if len(studies) == 1 else f"{len(studies)} runs"
+    return f"{runs} on {data}" if data else runs
+
+
+def _headline(table: Sequence[Row], parents: Mapping[str, str]) -> str | None:
+    """The run with the highest VA, and what it was in the one that it was grafted from."""
+    proven = [row for row in table if row.va is not None]
+    if not proven:
+        return None
+    best = max(proven, key=lambda row: row.va or 0.0)
+    text = f"{best.va:.1%} of {best.images:,} images are proven robust in {best.run}"
+    same = [row for row in proven if row.run == parents.get(best.run) and (row.data, row.eps) == (best.data, best.eps)]
+    return f"{text}; {same[0].va:.1%} in {same[0].run}, which it was grafted from." if same else f"{text}."
+
+
+def _about(study: Study) -> dict[str, Any]:
+    """Where a run comes from: seeds, versions, settings, commands."""
+    description, summary = study.description, study.summary
+    seeds: dict[str, Any] = {"model": description.seed}
+    for section in ("training", "grafting"):
+        seeds[section] = summary.get(section, {}).get("settings", {}).get("seed")
+    attacks = {figures.get("seed") for figures in summary.get("evaluation", {}).values()}
+    proofs = {record.get("seed") for found in study.verifications for record in found.records}
+    for name, used in (("attack", attacks), ("verification", proofs)):
+        seeds[name] = ", ".join(sorted(map(str, used - {None}))) or None
+    settings = {
+        name: summary[name]["settings"] for name in ("training", "grafting") if "settings" in summary.get(name, {})
+    }
+    return {
+        "name": study.name,
+        "path": str(study.run.path),
+        "parent": description.parent,
+        "versions": description.versions,
+        "seeds": {name: seed for name, seed in seeds.items() if seed is not None},
+        "settings": settings,
+        "commands": study.run.commands(),
+    }

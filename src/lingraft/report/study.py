@@ -1,0 +1,169 @@
+"""What a report knows of a run: read from its folder, nothing is measured anew."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lingraft.errors import LingraftError
+from lingraft.files import read_lines
+from lingraft.grafting.activation import unpack
+from lingraft.grafting.scores import Scores
+from lingraft.runs import Run, load_tensors
+from lingraft.verification.summary import Summary, summarize
+from lingraft.verification.verdicts import digest_weights, result_of
+from lingraft.verification.verifier import Result
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verdicts on images of one data set at one ε, in the order of the images; what each was made under beside."""
+
+    data: str
+    eps: float
+    results: list[Result]
+    records: list[dict[str, Any]]
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The lowest and highest time limit in seconds that an image had."""
+        limits = [float(record["timeout"]) for record in self.records]
+        return min(limits), max(limits)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """VA, UNR, Time …"""
+        return summarize(self.results, self.limits[1])
+
+
+class Study:
+    """One run of a report, under a short name that no other run of it has."""
+
+    def __init__(self, run: Run, name: str):
+        self.run, self.name = run, name
+        self.description = run.describe()
+        self.summary = run.summary()
+        #: the run this one was grafted from, if it is part of the report
+        self.parent: Study | None = None
+
+    @cached_property
+    def verifications(self) -> list[Verification]:
+        """Of the weights that the run has now, by data set and ε. An image that was done twice counts once."""
+        if not (self.run.verdicts_path.exists() and self.run.weights_path.exists()):
+            return []
+        weights = digest_weights(self.run)
+        found: dict[tuple[str, float], dict[int, tuple[dict[str, Any], Result]]] = {}
+        for record in read_lines(self.run.verdicts_path):
+            try:
+                if record["weights"] != weights:
+                    continue
+                result = result_of(record)
+                result.against = [int(label) for label in record["crown"]]
+                images = found.setdefault((record["data"], float(record["eps"])), {})
+                before = images.get(result.index)
+                if before is None or result.verdict != "unknown" or before[1].verdict == "unknown":
+                    images[result.index] = record, result
+            except (KeyError, TypeError, ValueError, AttributeError):
+                continue  # damaged; `lingraft verify` would do this image again
+        return [
+            Verification(data, eps, [images[i][1] for i in sorted(images)], [images[i][0] for i in sorted(images)])
+            for (data, eps), images in sorted(found.items())
+        ]
+
+    @cached_property
+    def scores(self) -> Scores | None:
+        """Scores of the network itself or, of a grafted run, those that its neurons were chosen by."""
+        return Scores.load(self.run.scores_path) if self.run.scores_path.exists() else None
+
+    @cached_property
+    def grafted_scores(self) -> Scores | None:
+        """Of a grafted run: scores of the grafted network itself."""
+        path = self.run.grafted_scores_path
+        return Scores.load(path) if self.grafted_share and path.exists() else None
+
+    @cached_property
+    def masks(self) -> dict[str, Tensor]:
+        """Site → which neurons are grafted."""
+        return {site: mask for site, (mask, _) in self._grafted.items()}
+
+    @cached_property
+    def lines(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Site → slopes and intercepts of the grafted neurons that are not pruned."""
+        return {site: lines for site, (_, lines) in self._grafted.items()}
+
+    @cached_property
+    def _grafted(self) -> dict[str, tuple[Tensor, tuple[Tensor, Tensor]]]:
+        if not self.grafted_share:
+            return {}
+        tensors, _ = load_tensors(self.run.weights_path)
+        try:
+            return {
+                site.name: (
+                    unpack(tensors[f"{site.name}.mask"], site.shape),
+                    (tensors[f"{site.name}.slope"], tensors[f"{site.name}.intercept"]),
+                )
+                for site in self.description.grafted or []
+            }
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise LingraftError(
+                f"{self.run.weights_path} does not hold the masks of model.json. Restore it."
+            ) from error
+
+    @cached_property
+    def grafted_share(self) -> float:
+        """Grafted of all neurons of the network, in [0, 1]."""
+        sites = self.description.grafted or []
+        neurons = sum(int(torch.Size(site.shape).numel()) for site in sites)
+        return sum(site.grafted for site in sites) / neurons if neurons else 0.0
+
+    def evaluation(self, data: str | None, eps: float | None) -> dict[str, Any]:
+        """SA and RA on this data at this ε, by the strongest attack that was tried; {} if there are none.
+
+        Where only `lingraft graft` measured, what it measured.
+        """
+        tried = [
+            figures
+            for figures in self.summary.get("evaluation", {}).values()
+            if figures.get("data") == data and _same(figures.get("eps"), eps)
+        ]
+        if tried:
+            return max(tried, key=lambda figures: (figures["steps"] * figures["restarts"], figures["images"]))
+        grafting = self.summary.get("grafting", {})
+        if data == self.description.data and _same(grafting.get("settings", {}).get("eps"), eps):
+            return dict(grafting["after"])
+        return {}
+
+
+def _same(a: float | None, b: float | None) -> bool:
+    return a is not None and b is not None and abs(a - b) < 1e-9
+
+
+def studies(runs: Sequence[str | Path | Run]) -> list[Study]:
+    """The runs in the order given, each once, with their parents among them; a folder that is no run is an error."""
+    folders: dict[Path, Run] = {}
+    for each in runs:
+        run = each if isinstance(each, Run) else Run(each)
+        folders.setdefault(run.path.resolve(), run)
+    if not folders:
+        raise LingraftError("there are no runs to report on. Name at least one run folder.")
+    names = _short_names(list(folders))
+    found = {path: Study(run, names[path]) for path, run in folders.items()}
+    for path, study in found.items():
+        if study.description.parent is not None:
+            parent = Path(study.description.parent)
+            # a run that was moved together with its parent still finds it
+            study.parent = found.get(parent.resolve()) or found.get(path.parent / parent.name)
+    return list(found.values())
+
+
+def _short_names(paths: list[Path]) -> dict[Path, str]:
+    """The last parts of each path, as few as tell them apart."""
+    for parts in range(1, max(len(path.parts) for path in paths) + 1):
+        names = {path: "/".join(path.parts[-parts:]) for path in paths}
+        if len(set(names.values())) == len(paths):
+            return names
+    return {path: str(path) for path in paths}
