@@ -110,7 +110,10 @@ def _conv(rng: random.Random, shape: Shape, out: int | None = None, same: bool =
     kernel = rng.choice([1, 2, 3]), rng.choice([1, 2, 3])
     padding = rng.choice([0, 1]), rng.choice([0, 1, 2])
     dilation = rng.choice([1, 1, 2]), rng.choice([1, 1, 2])
-    fits = [side + 2 * p >= d * (k - 1) + 1 for side, p, d, k in zip((height, width), padding, dilation, kernel, strict=False)]
+    fits = [
+        side + 2 * p >= d * (k - 1) + 1
+        for side, p, d, k in zip((height, width), padding, dilation, kernel, strict=False)
+    ]
     dilation = tuple(d if ok else 1 for d, ok in zip(dilation, fits, strict=False))
     kernel = tuple(k if ok else 1 for k, ok in zip(kernel, fits, strict=False))
     stride = rng.choice([1, 1, 2]), rng.choice([1, 2, 3])
@@ -201,7 +204,9 @@ class Nets:
     OPERATIONS, KINDS = OPERATIONS, KINDS
 
     @staticmethod
-    def conv(seed: int, operation: str | None = None, kind: str = "relu", small: bool = False) -> tuple[nn.Module, Shape]:
+    def conv(
+        seed: int, operation: str | None = None, kind: str = "relu", small: bool = False
+    ) -> tuple[nn.Module, Shape]:
         """A random convolutional network that uses `operation` (any if None) and activations of that kind."""
         rng = random.Random(seed)
         torch.manual_seed(seed)
@@ -216,7 +221,7 @@ class Nets:
             else:
                 step = _operation(rng, name, shape, act)
             probe = step.eval()(torch.zeros(1, *shape)).shape[1:]
-            if min(probe) < 1 or probe.numel() > (24 if small else 150):
+            if min(probe) < 1 or probe.numel() > (12 if small else 150):
                 step = nn.AdaptiveAvgPool2d(1)
                 probe = shape[:1] + (1, 1)
             steps.append(step)
@@ -230,7 +235,12 @@ class Nets:
 
     @staticmethod
     def vector(
-        seed: int, kind: str = "relu", inputs: int = 3, hidden: Sequence[int] = (6, 5), classes: int = 3, gain: float = 1.5
+        seed: int,
+        kind: str = "relu",
+        inputs: int = 3,
+        hidden: Sequence[int] = (6, 5),
+        classes: int = 3,
+        gain: float = 1.5,
     ) -> tuple[nn.Module, Shape]:
         """A random fully connected network."""
         rng = random.Random(seed)
@@ -253,20 +263,18 @@ class Nets:
     def max_pool(seed: int) -> tuple[nn.Module, Shape]:
         """A small convolutional network with max pooling."""
         torch.manual_seed(seed)
+        pool = nn.MaxPool2d((2, 1), 2, (1, 0)) if seed % 2 else nn.MaxPool2d((3, 1), 1)
         net = nn.Sequential(
-            nn.Conv2d(1, 2, 2), nn.ReLU(), nn.MaxPool2d(2, 1, seed % 2), nn.Flatten(), nn.LazyLinear(3), nn.ReLU(),
-            nn.Linear(3, 3),
-        )  # fmt: skip
-        net(torch.zeros(1, 1, 3, 3))
-        return _randomize(net, seed, 1.5), (1, 3, 3)
+            nn.Conv2d(1, 2, 2), nn.ReLU(), pool, nn.Flatten(), nn.LazyLinear(3), nn.ReLU(), nn.Linear(3, 3)
+        )
+        net(torch.zeros(1, 1, 4, 2))
+        return _randomize(net, seed, 1.5), (1, 4, 2)
 
     @staticmethod
     def grafted(model: nn.Module, shape: Shape, seed: int, share: float = 0.4) -> nn.Module:
         """The model with random neurons grafted, with slopes and intercepts of both signs."""
         generator = torch.Generator().manual_seed(seed)
-        mask = {
-            site.name: torch.rand(site.shape, generator=generator) < share for site in lingraft.sites(model, shape)
-        }
+        mask = {site.name: torch.rand(site.shape, generator=generator) < share for site in lingraft.sites(model, shape)}
         result = lingraft.graft(model, mask, input_shape=shape)
         for module in result.modules():
             if isinstance(module, GraftedActivation):
@@ -339,7 +347,7 @@ class Nets:
         region: Region,
         spec: Tensor,
         offset: Tensor | None = None,
-        timeout: float = 60,
+        timeout: float = 600,
         double: bool = False,
         image: Tensor | None = None,
     ) -> Result:

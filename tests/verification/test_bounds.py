@@ -33,7 +33,9 @@ def _assert_inside(model: Any, region: Any, points: Any, nets: Any) -> None:
 @pytest.mark.parametrize("operation", ["conv", "batch norm", "average", "maximum", "residual", "concat", "pad", "affine",
                                        "move", "identity"])  # fmt: skip
 @settings(max_examples=5, deadline=None)
-@given(seed=SEEDS, kind=st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]), eps=st.floats(0, 0.5), graft=st.booleans())
+@given(
+    seed=SEEDS, kind=st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]), eps=st.floats(0, 0.5), graft=st.booleans()
+)
 def test_sampled_preactivations_lie_inside(
     nets: Any, operation: str, seed: int, kind: str, eps: float, graft: bool
 ) -> None:
@@ -128,7 +130,9 @@ def test_a_region_of_one_point_gives_the_forward_pass(nets: Any, seed: int, kind
             torch.testing.assert_close(lower, seen[name][0], rtol=0, atol=1e-8)
             torch.testing.assert_close(upper, seen[name][0], rtol=0, atol=1e-8)
     network = Network.from_module(model, shape)
-    margin = margin_crown(network, bound_sites(network, region, Budget()), torch.eye(3).double(), torch.zeros(3).double())
+    margin = margin_crown(
+        network, bound_sites(network, region, Budget()), torch.eye(3).double(), torch.zeros(3).double()
+    )
     torch.testing.assert_close(margin, model(region.lower[None])[0], rtol=0, atol=1e-8)
 
 

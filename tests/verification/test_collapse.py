@@ -34,7 +34,12 @@ def _assert_exact(nets: Any, model: Any, shape: tuple, seed: int, eps: float) ->
 @pytest.mark.parametrize("operation", ["conv", "batch norm", "average", "maximum", "residual", "concat", "pad", "affine",
                                        "move", "identity"])  # fmt: skip
 @settings(max_examples=6, deadline=None)
-@given(seed=SEEDS, kind=st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]), eps=st.floats(0.01, 0.6), graft=st.booleans())
+@given(
+    seed=SEEDS,
+    kind=st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]),
+    eps=st.floats(0.01, 0.6),
+    graft=st.booleans(),
+)
 def test_every_operation(nets: Any, operation: str, seed: int, kind: str, eps: float, graft: bool) -> None:
     model, shape = nets.conv(seed, operation, kind)
     if graft:

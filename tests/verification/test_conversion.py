@@ -161,7 +161,7 @@ def test_a_value_used_twice_and_a_value_not_used() -> None:
         (lambda net, x: torch.chunk(x, 2, 1)[0], "'chunk' .*several tensors"),
         (lambda net, x: x.max(1)[0][:, None], "'max_1' .*several tensors"),
         (lambda net, x: x + x.unsqueeze(1).squeeze(1)[:, :1], "broadcasts"),
-        (lambda net, x: (x[:, :1] + net.noise), "broadcasts"),
+        (lambda net, x: x[:, :1] + net.noise, "broadcasts"),
         (lambda net, x: F.pad(x, (1, 1), value=3.0), "'pad' .*zeros"),
         (lambda net, x: F.dropout(x, 0.5), "'dropout' .*eval"),
         (lambda net, x: F.dropout(x, 0.5, True), "'dropout' .*eval"),
