@@ -1,0 +1,89 @@
+"""Lower bounds over domains: regions in which some taps are restricted to one side of 0, one domain a column.
+
+From the last site to the first, with q the coefficient on h = relu(z) and *any* number λ,
+
+    q·h ≥ λ·z + μ        μ = min of q·relu(z) − λ·z over lower ≤ z ≤ upper
+
+where the minimum is at lower, at upper or at 0. So the multipliers of a certificate only choose λ, and no choice can
+make the bound wrong. Then λ·z = λ·(P d + Q h + r) adds to the coefficients of the taps before and of the image. What
+the rounding of these sums can take is Σ|λ|·cost (see `collapse.py`).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lingraft.certificates.collapse import Collapsed
+from lingraft.certificates.rounding import UNDERFLOW, Array, down, gamma
+from lingraft.certificates.rows import Integers
+
+
+@dataclass
+class Columns:
+    """Linear functions q·h + p·d + c, one a column: q (T, B), p (pixels, B), c (B,), all within `slack` (B,)."""
+
+    q: Array
+    p: Array
+    c: Array
+    slack: Array
+
+
+def margin(of: Collapsed, number: int) -> Columns:
+    """One margin, as one column."""
+    here = slice(number, number + 1)
+    return Columns(of.q[:, here], of.p[:, here], of.c[here], of.slack[here])
+
+
+def signed_taps(of: Collapsed, taps: Integers, sides: Array, factor: Array, plus: Columns) -> Columns:
+    """±z of some taps plus `factor` (K,) ≥ 0 times one other column."""
+    q, p = np.zeros((of.count, len(taps))), np.zeros((len(of.radius), len(taps)))
+    for block in of.blocks:
+        here = ((taps >= block.first) & (taps < block.last)).nonzero()[0]
+        for into, matrix in ((q[: block.first], block.Q), (p, block.P)):
+            rows = matrix[taps[here] - block.first]
+            into[:, here] = (rows if isinstance(rows, np.ndarray) else rows.toarray()).T
+    c, slack = of.r[taps], of.own[taps]
+    c, total = sides * c, sides * c + factor * plus.c
+    q, p = sides * q, sides * p
+    # fl(a + factor·b) has two roundings
+    sizes = (np.abs(q) + factor * np.abs(plus.q), np.abs(p) + factor * np.abs(plus.p))
+    reach = np.maximum(of.upper, 0)
+    rounded = gamma(2) * (reach @ sizes[0] + of.radius @ sizes[1] + np.abs(c) + factor * np.abs(plus.c))
+    return Columns(q + factor * plus.q, p + factor * plus.p, total, slack + factor * plus.slack + rounded)
+
+
+def bound(of: Collapsed, rows: Columns, lower: Array, upper: Array, alpha: Array, push: Array | None) -> Array:
+    """Lower bounds (B,) of the rows, where lower ≤ z ≤ upper (T, B) or (T, 1).
+
+    `alpha` (T, B) is the slope of the line below an open relu, `push` (T, B) is +β where z ≥ 0 and −β where z ≤ 0 is
+    imposed.
+    """
+    q = np.repeat(rows.q, alpha.shape[1], axis=1) if rows.q.shape[1] == 1 else rows.q.copy()
+    reach = np.maximum(of.upper, 0)
+    error = rows.slack + gamma(of.count + 4) * (reach @ np.abs(rows.q) + of.radius @ np.abs(rows.p))
+    on, open_ = lower >= 0, (lower < 0) & (upper > 0)
+    below = np.where(open_, alpha, on)
+    above = np.where(open_, upper / np.where(open_, upper - lower, 1.0), on)
+    steps, gains = np.empty_like(q), np.zeros(q.shape[1])
+    p = np.repeat(rows.p, q.shape[1], axis=1) if rows.p.shape[1] == 1 else rows.p.copy()
+    for block in reversed(of.blocks):
+        if block.last == block.first:
+            continue
+        here = slice(block.first, block.last)
+        mine = q[here]
+        step = np.where(mine > 0, below[here], above[here]) * mine
+        if push is not None:
+            step -= push[here]
+        steps[here] = step
+        low, high, rest = lower[here], upper[here], mine - step
+        least = np.minimum(np.where(low < 0, -step, rest) * low, np.where(high > 0, rest, -step) * high)
+        np.minimum(least, 0.0, out=least, where=open_[here])
+        gains += least.sum(0)
+        error = error + gamma(of.count + 4) * np.abs(least).sum(0)
+        if block.first:
+            q[: block.first] += block.Q.T @ step
+        p += block.P.T @ step
+    spread, line = of.radius @ np.abs(p), of.r @ steps
+    error = error + of.cost @ np.abs(steps) + gamma(len(of.radius) + 4) * spread
+    error = error + gamma(len(of.blocks) + 4) * (np.abs(rows.c) + np.abs(gains) + np.abs(line) + spread)
+    return down(rows.c + gains + line - spread - (1.001 * error + UNDERFLOW))
