@@ -11,7 +11,22 @@ from lingraft.command import running
 from lingraft.errors import LingraftError
 
 #: The commands in the order in which a person would use them.
-WORKFLOW = ("demo", "data", "zoo", "train", "evaluate", "score", "select", "graft", "verify", "report", "export")
+WORKFLOW = (
+    "demo",
+    "data",
+    "zoo",
+    "train",
+    "evaluate",
+    "score",
+    "select",
+    "graft",
+    "verify",
+    "check",
+    "report",
+    "export",
+    "vnncomp",
+    "compare",
+)
 
 
 class _InOrder(TyperGroup):
@@ -53,7 +68,22 @@ def options(
 
 
 # Each module registers its commands on `app`.
-from lingraft.cli import data, demo, evaluate, export, graft, report, score, select, train, verify, vnncomp, zoo  # noqa: E402, F401
+from lingraft.cli import (
+    check,
+    compare,
+    data,
+    demo,
+    evaluate,
+    export,
+    graft,
+    report,
+    score,
+    select,
+    train,
+    verify,
+    vnncomp,
+    zoo,
+)  # noqa: E402, F401
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ def export(
     form: Annotated[
         str,
         typer.Option(
-            "--form", help="How a grafted site is written: output, act(x)·keep + …, or input, act(x·keep) + …"
+            "--form", help="Grafted sites: output, act(x)·keep + …; input, act(x·keep) + …; batchnorm, for Marabou."
         ),
     ] = "output",
     dynamic_batch: Annotated[
@@ -57,7 +57,7 @@ def export(
     model = lingraft.load(run)
     which = parse_images(images)
     radius = 0.0 if vnnlib is None else _radius(eps, description)
-    test = _test_images(data or description.data, required=vnnlib is not None)
+    test = test_images(data or description.data, required=vnnlib is not None)
     compared = None if test is None else test.pixels(slice(_COMPARED_IMAGES))
     paths = [path for path in (network, vnnlib and vnnlib / NETWORK) if path is not None]
     result: dict[str, Any] = {"networks": [str(path) for path in paths], "form": form}
@@ -95,7 +95,7 @@ def _radius(eps: str | None, description: "ModelDescription") -> float:
     return description.eps
 
 
-def _test_images(name: str | None, required: bool) -> "ImageSet | None":
+def test_images(name: str | None, required: bool) -> "ImageSet | None":
     """The test images of a data set; None if they are not there and not required."""
     from lingraft.data import load
 

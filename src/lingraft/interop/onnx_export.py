@@ -12,6 +12,7 @@ from lingraft.errors import LingraftError
 from lingraft.files import replacing
 from lingraft.grafting.activation import GraftedActivation
 from lingraft.grafting.tracing import trace
+from lingraft.interop.batch_norm_form import scales_as_batch_norm
 from lingraft.interop.onnx_grafted import FORMS, Form, write_grafted
 from lingraft.interop.onnx_layers import write_function, write_module
 from lingraft.interop.onnx_writer import OnnxWriter, Value, named
@@ -31,7 +32,8 @@ def export_onnx(
     """Write `model`, grafted or not, in eval mode, to an ONNX file that needs no custom operation.
 
     `input_shape` is the shape of one image. `form` is how a partly grafted site is written: "output" for
-    act(x)·(1−m) + x·(m·a) + m·b, "input" for act(x·(1−m)) + … (see docs/onnx.md for which verifier takes which). The
+    act(x)·(1−m) + x·(m·a) + m·b, "input" for act(x·(1−m)) + …, "batchnorm" for "output" with all scales and shifts as
+    BatchNormalization (see docs/onnx.md for which verifier takes which; only the first two are recognized again). The
     batch dimension is 1, or open with `dynamic_batch`. The file only appears if it passes onnx's checker and
     onnxruntime agrees with the model to 1e-5 of its largest output, on random inputs and on `images` if given. Gives
     the largest difference found, as a part of the largest output.
@@ -71,6 +73,8 @@ def _build(model: nn.Module, input_shape: tuple[int, ...], form: Form, batch: in
     if not isinstance(output, Value):
         raise LingraftError("the model must give one tensor that depends on its input to be exported.")
     proto = writer.model(input_shape, output)
+    if form == "batchnorm":
+        proto = scales_as_batch_norm(proto)
     try:
         onnx.checker.check_model(proto, full_check=True)
     except Exception as error:

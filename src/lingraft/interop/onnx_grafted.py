@@ -9,9 +9,10 @@ from lingraft.grafting.activation import GraftedActivation
 from lingraft.interop.onnx_layers import Affine, Shape, write_gemm
 from lingraft.interop.onnx_writer import OnnxWriter, Value, named
 
-#: Where the mask stands: act(x)·keep + … ("output") or act(x·keep) + … ("input").
-Form = Literal["output", "input"]
-FORMS: tuple[Form, ...] = ("output", "input")
+#: Where the mask stands: act(x)·keep + … ("output") or act(x·keep) + … ("input"); "batchnorm" is like "output", but
+#: with all scales and shifts written as BatchNormalization.
+Form = Literal["output", "input", "batchnorm"]
+FORMS: tuple[Form, ...] = ("output", "input", "batchnorm")
 
 _OPERATIONS = {"relu": "Relu", "leaky_relu": "LeakyRelu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
