@@ -68,7 +68,7 @@ def options(
 
 
 # Each module registers its commands on `app`.
-from lingraft.cli import (
+from lingraft.cli import (  # noqa: E402
     check,
     compare,
     data,
@@ -83,7 +83,7 @@ from lingraft.cli import (
     verify,
     vnncomp,
     zoo,
-)  # noqa: E402, F401
+)
 
 
 def main() -> None:
