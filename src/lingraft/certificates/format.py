@@ -97,6 +97,18 @@ class Certificate:
         """Number of taps that are named."""
         return sum(len(index) for index in self.taps.values())
 
+    def claim(self) -> str:
+        """What is claimed, in words."""
+        if self.image is not None:
+            clip = "" if self.clip is None else f", cut to [{self.clip[0]:g}, {self.clip[1]:g}],"
+            where = f"within {self.eps:.6g} of the image {image_hash(self.image)[:16]}…{clip}"
+        else:
+            where = "in the box of the certificate"
+        if self.label is not None:
+            return f"output {self.label} is the largest {where}"
+        assert self.constraints is not None
+        return f"{len(self.constraints[1])} constraints hold {where}"
+
     @property
     def leaves(self) -> int:
         """Number of leaves of all trees."""

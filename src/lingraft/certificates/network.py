@@ -125,9 +125,9 @@ class _Reader:
     def network(self, sha256: str) -> Network:
         """The nodes that the output depends on."""
         output = self.values.get(self.graph.outputs[0])
-        if not isinstance(output, _Value) or len(output.shape) != 2:
-            raise LingraftError("the output is not one vector that depends on the input")
-        last = self._node(output)
+        if not isinstance(output, _Value):
+            raise LingraftError("the output does not depend on the input")
+        last = self._node(self._reshaped(output, (1, -1)))
         used = {0, last}
         for i in range(last, 0, -1):
             if i in used:
