@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-COMMANDS = ["demo", "data", "zoo", "train", "evaluate", "score", "select", "graft", "verify", "export"]
+COMMANDS = ["demo", "data", "zoo", "train", "evaluate", "score", "select", "graft", "verify", "report", "export"]
 
 
 def lingraft(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -26,5 +26,9 @@ def test_the_demo_tells_the_whole_story(tmp_path: Path) -> None:
     assert all(proven <= attacked + 15 for proven, attacked in zip(va, ra, strict=True))
     for name in ("story", "attacks"):
         assert (tmp_path / f"runs/demo/robust/figures/{name}.png").stat().st_size > 10_000
+    page = (tmp_path / "runs/demo/report.html").read_text()
+    assert "report: runs/demo/report.html" in done.stdout
+    assert "lingraft demo" in page, "the command that made the runs"
+    assert "To add it" not in page.split('id="regions"')[0], "every figure before the scores has its data"
     assert len(done.stdout.splitlines()) < 14
     lingraft.load(tmp_path / "runs/demo/grafted-80")

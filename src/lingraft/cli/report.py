@@ -34,6 +34,8 @@ def report(
     if as_json:
         print_json({"report": str(path), "bytes": size})
         return
-    Console(highlight=False, soft_wrap=True).print(f"[cyan]{path}[/]: {len(folders)} runs, {size / 1e6:.1f} MB")
+    Console(highlight=False, soft_wrap=True).print(
+        f"[cyan]{path}[/]: {len(folders)} run{'s' if len(folders) > 1 else ''}, {size / 1e6:.1f} MB"
+    )
     if path.suffix == ".html":
         next_step(f"open {path} in a browser")

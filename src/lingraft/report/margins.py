@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from lingraft.report.colors import INK, series
-from lingraft.report.panels import Panel, folded
+from lingraft.report.panels import Panel, folded, plain_numbers
 from lingraft.verification.verifier import Result
 
 
@@ -51,6 +51,7 @@ def average_lower_bounds(results: Mapping[str, Sequence[Result]], colors: Mappin
         smallest = min(abs(value) for pair in means.values() for value in pair)
         if low < 0 and -low > 50 * max(smallest, 1e-9):
             axes.set_xscale("symlog", linthresh=max(1.0, smallest))
+            plain_numbers(axes.xaxis)
         else:
             width = max(high, 0.0) - min(low, 0.0)
             axes.set_xlim(min(low, 0.0) - 0.04 * width, max(high, 0.0) + 0.5 * width)

@@ -29,7 +29,7 @@ def style() -> Iterator[None]:
     """How all panels look."""
     import matplotlib
 
-    settings = {
+    settings: Any = {
         "font.size": 8.5,
         "axes.titlesize": 9.5,
         "axes.titleweight": "bold",
@@ -43,7 +43,6 @@ def style() -> Iterator[None]:
         "axes.axisbelow": True,
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "axes.formatter.use_mathtext": True,
         "legend.frameon": False,
         "legend.fontsize": 8,
         "axes.unicode_minus": True,
@@ -68,6 +67,14 @@ def legend_below(axes: Any, names: Sequence[str]) -> None:
     """A legend under the axes, where it covers nothing."""
     drop = 0.42 * axes.figure.dpi / axes.bbox.height
     axes.legend(loc="upper center", bbox_to_anchor=(0.45, -drop), ncols=legend_columns(names))
+
+
+def plain_numbers(axis: Any) -> None:
+    """1, 10, 100 on a logarithmic axis; powers of ten as formulas take most of the time of drawing a panel."""
+    from matplotlib.ticker import NullFormatter
+
+    axis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def folded(name: str) -> str:

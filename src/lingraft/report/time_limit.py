@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lingraft.report.colors import series
-from lingraft.report.panels import HEIGHT, Panel, legend_below, legend_height
+from lingraft.report.panels import HEIGHT, Panel, legend_below, legend_height, plain_numbers
 from lingraft.verification.verifier import Result
 
 #: Seconds at which the picture begins.
@@ -32,7 +32,7 @@ def verified_over_time(
         highest = max(va for steps in curves.values() for _, va in steps)
         axes.set_ylim(0, min(1.0, highest * 1.15 + 0.02))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        plain_numbers(axes.xaxis)
         axes.set_xlabel("time limit an image (s)")
         axes.set_ylabel("verified (VA)")
         legend_below(axes, list(curves))

@@ -7,7 +7,7 @@ import numpy as np
 
 from lingraft.grafting.ranking import NeuronValues, flatten
 from lingraft.report.colors import series
-from lingraft.report.panels import HEIGHT, Panel, legend_below, legend_height
+from lingraft.report.panels import HEIGHT, Panel, legend_below, legend_height, plain_numbers
 
 BINS = 20
 
@@ -41,6 +41,7 @@ def _panel(title: str, counts: Mapping[str, np.ndarray], images: int, colors: Ma
                 axes.hist(values, edges, histtype="step", linewidth=1.5, color=colors[name], label=name)
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.7)
+        plain_numbers(axes.yaxis)
         axes.set_xlim(0, images)
         axes.set_xlabel("images for which a neuron is unstable")
         axes.set_ylabel("neurons")
