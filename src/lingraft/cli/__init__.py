@@ -68,7 +68,7 @@ def options(
 
 
 # Each module registers its commands on `app`.
-from lingraft.cli import (  # noqa: E402
+from lingraft.cli import (  # noqa: E402, F401
     check,
     compare,
     data,
