@@ -98,3 +98,32 @@ def test_without_taps(nets: Any) -> None:
     for i in range(2):
         value, _ = exact_minimum(collapsed, domains.select(torch.tensor([i])), 60)
         assert value == pytest.approx(float(bound[i]), abs=1e-7)
+
+
+@pytest.mark.parametrize("power", [-40, 60, 100])
+def test_no_scale_of_the_weights_makes_a_leaf_look_empty(nets: Any, power: int) -> None:
+    """A solver calls badly scaled programs infeasible; a leaf's bound may not depend on that."""
+    full = 0
+    for seed in range(2):
+        model, shape = nets.vector(seed, hidden=(3, 3))
+        plain = nn.Sequential(*[m if isinstance(m, nn.Linear) else nn.ReLU() for m in model]).eval()
+        region = nets.box(shape, seed, 0.7)
+        reference = _leaves(nets, plain, region)
+        for depth, layer in enumerate([m for m in plain if isinstance(m, nn.Linear)]):
+            layer.weight.data *= 2.0**power
+            layer.bias.data *= 2.0 ** (power * (depth + 1))
+        scale = 2.0 ** (3 * power)
+        for value, expected in zip(_leaves(nets, plain, region), reference, strict=True):
+            assert value == pytest.approx(expected * scale, rel=1e-6, abs=1e-6 * scale) or min(value, expected) > 0
+            full += expected < 0
+    assert full > 0
+
+
+def _leaves(nets: Any, model: nn.Module, region: Any) -> list[float]:
+    """The bounds of all leaves of the first margin."""
+    _, _, collapsed = nets.collapsed(model, region, nets.margins(0)[:1], torch.zeros(1).double())
+    dual = Dual(collapsed, torch.float64)
+    leaves = root_domains(collapsed, torch.float64)
+    for tap in range(collapsed.count):
+        leaves = split(dual, leaves, torch.full((len(leaves),), tap))
+    return [exact_minimum(collapsed, leaves.select(torch.tensor([i])), 60)[0] for i in range(len(leaves))]

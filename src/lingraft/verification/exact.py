@@ -1,6 +1,4 @@
-"""Exact minima over a domain with HiGHS, through SciPy: a linear program where every tap is decided."""
-
-from typing import Any
+"""Exact minima over a domain with HiGHS, through SciPy: mixed-integer while taps are open, linear in a leaf."""
 
 import numpy as np
 import torch
@@ -8,22 +6,23 @@ from torch import Tensor
 
 from lingraft.verification.collapse import Collapsed
 from lingraft.verification.dual import Domains
+from lingraft.verification.leaf import leaf_minimum, tap_rows
 
 
 def exact_minimum(collapsed: Collapsed, domain: Domains, seconds: float) -> tuple[float, Tensor | None]:
     """A lower bound of the domain's margin that is its minimum up to the solver's tolerance, and a minimizer (n,).
 
-    Taps that are open in the domain get a binary variable each, so the answer is exact for any ReLU domain; infinity
-    where the domain is empty, −infinity where the solver gave no answer in time.
+    Taps that are open in the domain get a binary variable each, so the answer is exact for any ReLU domain; −infinity
+    where the solver gave no answer in time. Where none is open, the bound is recomputed in float64 (`leaf.py`).
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # here, as it takes a second and few images need it
-    from scipy.sparse import csr_array, hstack, identity, vstack
+    from scipy.sparse import csr_array, hstack, identity
 
+    if not bool(((domain.lower < 0) & (domain.upper > 0)).any()):
+        return leaf_minimum(collapsed, domain, seconds)
     n, count = len(collapsed.center), collapsed.count
     lower, upper = domain.lower[:, 0].cpu().numpy(), domain.upper[:, 0].cpu().numpy()
-    P = vstack([csr_array(t.P.dense().cpu().numpy()) for t in collapsed.taps] or [csr_array((0, n))])
-    Q = _strictly_lower(collapsed)
-    r = torch.cat([t.r for t in collapsed.taps] or [collapsed.c[:0]]).cpu().numpy()
+    P, Q, r = tap_rows(collapsed)
     on, off = lower >= 0, (upper <= 0) & (lower < 0)
     open_ = ~on & ~off
     binaries = int(open_.sum())
@@ -68,14 +67,3 @@ def exact_minimum(collapsed: Collapsed, domain: Domains, seconds: float) -> tupl
         return float(bound) + constant, point
     dual_bound = getattr(result, "mip_dual_bound", None)
     return (float(dual_bound) + constant if dual_bound is not None else float("-inf")), point
-
-
-def _strictly_lower(collapsed: Collapsed) -> Any:
-    """Q of all sites as one sparse (T, T) matrix: each tap's coefficients on the taps before it."""
-    from scipy.sparse import csr_array, hstack, vstack
-
-    blocks = []
-    for taps in collapsed.taps:
-        block = csr_array(taps.Q.dense().cpu().numpy())
-        blocks.append(hstack([block, csr_array((taps.last - taps.first, collapsed.count - taps.first))]))
-    return vstack(blocks).tocsr() if blocks else csr_array((0, 0))
