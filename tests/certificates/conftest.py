@@ -9,7 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save_model
 from torch import nn
 
-from lingraft.certificates.network import Network, load_network
+from lingraft.certificates.network import Network
+from lingraft.certificates.onnx_reader import load_network
 from lingraft.certificates.nodes import Input
 from lingraft.interop.onnx_export import export_onnx
 
@@ -34,7 +35,9 @@ def written(tmp_path: Path) -> Callable[..., Network]:
     A node is (operation, inputs, output, attributes…).
     """
 
-    def make(nodes: list[tuple], input_shape: list[int], weights: dict[str, np.ndarray] | None = None, opset: int = 13) -> Network:
+    def make(
+        nodes: list[tuple], input_shape: list[int], weights: dict[str, np.ndarray] | None = None, opset: int = 13
+    ) -> Network:
         protos = [helper.make_node(op, i.split(), [o], **(rest[0] if rest else {})) for op, i, o, *rest in nodes]
         graph = helper.make_graph(
             protos,
@@ -72,14 +75,20 @@ class Exact:
 
     def __init__(self, layers: Layers):
         self.layers = [
-            ([[Fraction(float(w)) for w in row] for row in weight.astype(np.float32)], [Fraction(float(b)) for b in bias.astype(np.float32)])
+            (
+                [[Fraction(float(w)) for w in row] for row in weight.astype(np.float32)],
+                [Fraction(float(b)) for b in bias.astype(np.float32)],
+            )
             for weight, bias in layers
         ]
 
     def minima(self, low: float, high: float) -> list[Fraction]:
         """The smallest value of each output for low ≤ x ≤ high: all are linear between the points of `_pieces`."""
         pieces = self._pieces(Fraction(low), Fraction(high))
-        return [min(a * x + b for left, right, lines in pieces for a, b in [lines[i]] for x in (left, right)) for i in range(len(pieces[0][2]))]
+        return [
+            min(a * x + b for left, right, lines in pieces for a, b in [lines[i]] for x in (left, right))
+            for i in range(len(pieces[0][2]))
+        ]
 
     def _pieces(self, low: Fraction, high: Fraction):
         pieces = [(low, high, [(Fraction(1), Fraction(0))])]
@@ -87,7 +96,10 @@ class Exact:
             new = []
             for left, right, lines in pieces:
                 out = [
-                    (sum(w * a for w, (a, _) in zip(row, lines, strict=True)), sum((w * b for w, (_, b) in zip(row, lines, strict=True)), shift))
+                    (
+                        sum(w * a for w, (a, _) in zip(row, lines, strict=True)),
+                        sum((w * b for w, (_, b) in zip(row, lines, strict=True)), shift),
+                    )
                     for row, shift in zip(weight, bias, strict=True)
                 ]
                 if number == len(self.layers) - 1:
@@ -96,7 +108,9 @@ class Exact:
                 cuts = sorted({left, right} | {-b / a for a, b in out if a and left < -b / a < right})
                 for start, end in zip(cuts, cuts[1:] or cuts, strict=False):
                     middle = (start + end) / 2
-                    new.append((start, end, [(a, b) if a * middle + b > 0 else (Fraction(0), Fraction(0)) for a, b in out]))
+                    new.append(
+                        (start, end, [(a, b) if a * middle + b > 0 else (Fraction(0), Fraction(0)) for a, b in out])
+                    )
             pieces = new
         return pieces
 

@@ -59,7 +59,7 @@ def check(certificate: Certificate, network: Network) -> None:
 
 
 def _check(certificate: Certificate, network: Network) -> None:
-    spec, offset = margins(certificate, network)
+    network, spec, offset = question(certificate, network)
     bounds = Bounds(network, *region(certificate, network))
     proven = {tree.margin for tree in certificate.trees}
     if len(proven) != len(certificate.trees) or not proven <= set(range(len(offset))):
@@ -82,19 +82,22 @@ def _check(certificate: Certificate, network: Network) -> None:
             check_tree(collapsed, order, i, tree)
 
 
-def margins(certificate: Certificate, network: Network) -> tuple[Array, Array]:
-    """spec (L, outputs) and offset (L,) of the claim spec·y + offset > 0."""
+def question(certificate: Certificate, network: Network) -> tuple[Network, Array, Array]:
+    """The network, spec (L, outputs) and offset (L,) such that the claim is spec·y + offset > 0."""
     if certificate.label is not None:
         if certificate.label >= network.outputs or network.outputs < 2:
             raise Rejected(f"label {certificate.label} of a network with {network.outputs} outputs")
         spec = -np.delete(np.eye(network.outputs), certificate.label, axis=0)
         spec[:, certificate.label] = 1
-        return spec, np.zeros(len(spec))
+        return network, spec, np.zeros(len(spec))
     assert certificate.constraints is not None
     spec, offset = certificate.constraints
-    if spec.shape != (len(offset), network.outputs) or not len(offset):
-        raise Rejected(f"constraints of shape {spec.shape} for {network.outputs} outputs")
-    return spec, offset
+    group, count = certificate.group, len(offset)
+    if spec.shape != (count, network.outputs) or not count or group < 1 or count % group:
+        raise Rejected(f"constraints of shape {spec.shape}, {group} a group, for {network.outputs} outputs")
+    if group == 1:
+        return network, spec, offset
+    return network.with_largest(spec, offset, group), np.eye(count // group), np.zeros(count // group)
 
 
 def region(certificate: Certificate, network: Network) -> tuple[Array, Array]:

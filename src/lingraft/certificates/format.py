@@ -75,7 +75,8 @@ class Certificate:
 
     The region is the box from `lower` to `upper`, or the ball of radius `eps` around `image`, cut to `clip` if given;
     arrays of the network's input shape. The claim is that the outputs y of the network whose file has the hash `model`
-    satisfy constraints[0]·y + constraints[1] > 0 there or, with a `label`, that this output exceeds all others.
+    satisfy constraints[0]·y + constraints[1] > 0 there, in one row at least of every `group` rows, or, with a `label`,
+    that this output exceeds all others.
     `taps` names neurons by the number of their activation in the file and their flat index in it. `about` is not
     part of the claim.
     """
@@ -83,6 +84,7 @@ class Certificate:
     model: str
     label: int | None = None
     constraints: tuple[np.ndarray, np.ndarray] | None = None
+    group: int = 1
     lower: np.ndarray | None = None
     upper: np.ndarray | None = None
     image: np.ndarray | None = None
@@ -107,7 +109,8 @@ class Certificate:
         if self.label is not None:
             return f"output {self.label} is the largest {where}"
         assert self.constraints is not None
-        return f"{len(self.constraints[1])} constraints hold {where}"
+        each = "" if self.group == 1 else f", each one of {self.group}"
+        return f"{len(self.constraints[1]) // self.group} constraints{each}, hold {where}"
 
     @property
     def leaves(self) -> int:
@@ -153,6 +156,7 @@ def encode(certificate: Certificate) -> bytes:
     header = {
         "model_sha256": certificate.model,
         "label": certificate.label,
+        "group": certificate.group,
         "region": region,
         "sites": [[number, len(index)] for number, index in certificate.taps.items()],
         "trees": [tree.margin for tree in certificate.trees],
@@ -202,7 +206,7 @@ class _Decoder:
         if not 0 < length <= min(MAX_HEADER, len(data)):
             raise Rejected("the header has an impossible length")
         start = end + 1 + length
-        self.header: dict[str, Any] = json.loads(data[end + 1 : start])
+        self.header: dict[str, Any] = json.loads(data[end + 1 : start], object_pairs_hook=_unique)
         self.arrays = dict(self._arrays(data, start))
 
     def _arrays(self, data: bytes, start: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -250,6 +254,9 @@ class _Decoder:
             result.lower, result.upper = self._take("lower", "f8", -1), self._take("upper", "f8", -1)
         if label is None:
             result.constraints = self._take("constraints", "f8", 2), self._take("offsets", "f8", 1)
+            result.group = _whole(header["group"])
+            if not result.group:
+                raise Rejected("groups of no constraints")
         taps = self._take("taps", "i4", 1)
         numbers, sizes = [_whole(n) for n, _ in header["sites"]], [_whole(size) for _, size in header["sites"]]
         if len(set(numbers)) != len(numbers) or sum(sizes) != len(taps):
@@ -281,6 +288,12 @@ class _Decoder:
         if lengths != {k} or (rounds.sizes < 0).any() or rounds.alpha.shape[1] != taps or tree.alpha.shape[1] != taps:
             raise Rejected("the parts of a tree do not fit together")
         return tree
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise Rejected("the header says something twice")
+    return dict(pairs)
 
 
 def _whole(value: Any) -> int:

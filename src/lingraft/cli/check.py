@@ -24,7 +24,7 @@ def check(
     code is 0 only if every certificate is accepted.
     """
     from lingraft.certificates.check import check_file
-    from lingraft.certificates.network import load_network
+    from lingraft.certificates.onnx_reader import load_network
 
     files = [file for path in certificates for file in (sorted(path.glob("*.cert")) if path.is_dir() else [path])]
     if not files:
