@@ -115,6 +115,7 @@ def test_a_run_without_verdicts_says_what_would_add_them(bare: Run, tmp_path: Pa
     html = write_report([bare], tmp_path / "r.html").read_text()
     assert f"lingraft verify {bare.path} --images 100" in html
     assert f"lingraft score {bare.path}" in html
+    assert f"lingraft evaluate {bare.path}" in html
     assert f"lingraft graft {bare.path} --ratio 0.5" in html
     assert "No commands are recorded" in html
     assert 'id="verdicts"' not in html

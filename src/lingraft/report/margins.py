@@ -54,7 +54,7 @@ def average_lower_bounds(results: Mapping[str, Sequence[Result]], colors: Mappin
             plain_numbers(axes.xaxis)
         else:
             width = max(high, 0.0) - min(low, 0.0)
-            axes.set_xlim(min(low, 0.0) - 0.04 * width, max(high, 0.0) + 0.5 * width)
+            axes.set_xlim(min(low, 0.0) - 0.04 * width, max(high, 0.0) + 0.6 * width)
         axes.axvline(0, color=INK, linewidth=0.8)
         axes.set_yticks(range(len(means)), [folded(name) for name in means])
         axes.set_ylim(len(means) - 0.4, -0.6)

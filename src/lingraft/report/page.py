@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from lingraft.report.browser import browser
 from lingraft.report.colors import COLORS
-from lingraft.report.sections import Section, sections
+from lingraft.report.sections import Section, sections, unmeasured
 from lingraft.report.study import Study
 from lingraft.report.svg import inline_svg
 from lingraft.report.table import COLUMNS, NUMBERS, Row, rows, show
@@ -40,6 +40,7 @@ def page(studies: Sequence[Study]) -> str:
         columns=COLUMNS,
         numbers=NUMBERS,
         rows=[{"row": row, "cells": {name: show(row, name) for name in COLUMNS}} for row in table],
+        unmeasured=unmeasured(studies),
         headline=_headline(table, {study.name: study.parent.name for study in studies if study.parent}),
         verdicts=VERDICTS,
         meaning=MEANING,

@@ -55,7 +55,7 @@ def style() -> Iterator[None]:
 
 def legend_columns(names: Sequence[str]) -> int:
     """How many names fit side by side under a panel."""
-    return max(1, min(3, len(names), 50 // (7 + max(map(len, names)))))
+    return max(1, min(3, len(names), 54 // (7 + max(map(len, names)))))
 
 
 def legend_height(names: Sequence[str]) -> float:

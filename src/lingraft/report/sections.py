@@ -76,13 +76,27 @@ def _verified(studies: Sequence[Study]) -> Verified:
 
 
 def _where(data: str, eps: float) -> str:
-    return f"{data}, ε = {show_eps(eps)}"
+    return f"{data}, ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{show_eps(eps)}"
 
 
 def _add_verdicts(section: Section, studies: Sequence[Study]) -> None:
     for study in studies:
         if not study.verifications:
             section.missing[f"{study.name} has no verdicts."] = _line("verify", study, "--images", "100")
+
+
+def unmeasured(studies: Sequence[Study]) -> dict[str, str]:
+    """What the summary table lacks → the command that adds it."""
+    missing = {}
+    for study in studies:
+        places = [(found.data, found.eps) for found in study.verifications]
+        for data, eps in places or [(study.description.data, study.description.eps)]:
+            if data is not None and eps is not None and not study.evaluation(data, eps):
+                options = ["--eps", show_eps(eps)] if eps != study.description.eps else []
+                options += ["--data", data] if data != study.description.data else []
+                what = f"{study.name} has no SA and RA at ε = {show_eps(eps)}."
+                missing[what] = _line("evaluate", study, *options)
+    return missing
 
 
 def _line(command: str, study: Study, *options: str) -> str:

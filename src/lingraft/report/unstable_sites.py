@@ -28,6 +28,7 @@ def unstable_by_site(results: Mapping[str, Sequence[Result]], colors: Mapping[st
             values = [mean.get(site, 0.0) for site in sites]
             bars = axes.barh(places, values, 0.9 * thick, color=shades[name], label=name)
             axes.bar_label(bars, [f"{value:,.0f}" for value in values], padding=2, fontsize=7.5)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
         axes.set_yticks(range(len(sites)), [folded(f"site {site}") for site in sites])
         axes.invert_yaxis()
         axes.margins(x=0.16)

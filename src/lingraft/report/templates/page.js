@@ -29,6 +29,16 @@
   wantsDark.addEventListener("change", showTheme);
   showTheme();
 
+  // on paper nothing can be unfolded
+  let folded = [];
+  window.addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const each of folded) each.open = true;
+  });
+  window.addEventListener("afterprint", () => {
+    for (const each of folded) each.open = false;
+  });
+
   // the verdict browser
   const data = JSON.parse(find("data").textContent);
   if (!data.runs.length) return;
@@ -107,7 +117,7 @@
     if (item.witness) all.push(view("witness", item.witness, `witness against image ${item.index}`, taken(item.witness_taken)));
     if (item.difference) {
       const times = Number(run.magnified.toPrecision(2));
-      all.push(view("difference", item.difference, "difference of the two, magnified", `× ${times}; grey is no change, black and white are ± ε`));
+      all.push(view("difference", item.difference, "difference of the two, magnified", `× ${times}; grey is no change, dark and bright are − ε and + ε, colour by colour`));
     }
     return all.length ? make("div", { className: "views" }, ...all) : null;
   }
