@@ -89,7 +89,7 @@ def unmeasured(studies: Sequence[Study]) -> dict[str, str]:
     """What the summary table lacks → the command that adds it."""
     missing = {}
     for study in studies:
-        places = [(found.data, found.eps) for found in study.verifications]
+        places: list[tuple[str | None, float | None]] = [(found.data, found.eps) for found in study.verifications]
         for data, eps in places or [(study.description.data, study.description.eps)]:
             if data is not None and eps is not None and not study.evaluation(data, eps):
                 options = ["--eps", show_eps(eps)] if eps != study.description.eps else []
