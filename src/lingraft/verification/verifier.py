@@ -22,6 +22,7 @@ from lingraft.verification.network import Network
 from lingraft.verification.nodes import Site
 from lingraft.verification.process_memory import is_out_of_memory, peak_memory
 from lingraft.verification.region import Region
+from lingraft.verification.rounding import Sizes
 
 #: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
 QUICK_STEPS, LONG_STEPS, LONG_RESTARTS, ALPHA_STEPS = 10, 40, 3, 20
@@ -72,6 +73,7 @@ class Verifier:
     def __init__(self, network: Network, double: bool = False):
         self.network = network
         self.single = network.to(torch.float32)
+        self.sizes = Sizes(network)
         self.dtype = torch.float64 if double else torch.float32
 
     def verify(self, problem: Problem, timeout: float, memory: float = float("inf"), seed: int = 0) -> Result:
@@ -103,6 +105,7 @@ class _Attempt:
         self.network = verifier.network
         self.falsifier = Falsifier(verifier.single, problem.region, problem.spec, problem.offset, seed)
         self.result = Result("unknown", "forward")
+        self.rounding = torch.zeros_like(problem.offset)
 
     def finish(self, verdict: str, reason: str | None = None) -> Result:
         self.result.verdict, self.result.reason = verdict, reason
@@ -117,20 +120,26 @@ class _Attempt:
         self._attack(left, QUICK_STEPS, 1)
         result.stage = "intervals"
         found = bound_sites(self.network, problem.region, self.budget, "intervals")
+        self._allow_for_rounding(found)
         left = left[_open(margin_intervals(found, *self._spec(left)))]
         if not len(left):
             self._count(found)
             return self.finish("verified")
         result.stage = "crown"
         found = bound_sites(self.network, problem.region, self.budget)
+        self._allow_for_rounding(found)
         self._count(found)
         bounds = margin_crown(self.network, found, *self._spec(every))
         left = left[_open(bounds)[left]]
         result.crown = bounds.tolist()
         return self._optimize(found, left) if len(left) else self.finish("verified")
 
+    def _allow_for_rounding(self, found: SiteBounds) -> None:
+        self.rounding = self.verifier.sizes.allowance(found, self.problem.spec.double(), self.problem.offset.double())
+
     def _spec(self, margins: Tensor) -> tuple[Tensor, Tensor]:
-        return self.problem.spec[margins].double(), self.problem.offset[margins].double()
+        """What is to be proven: the margins less what rounding may add to their bounds."""
+        return self.problem.spec[margins].double(), (self.problem.offset.double() - self.rounding)[margins]
 
     def _count(self, found: SiteBounds) -> None:
         for i in self.network.sites:
