@@ -35,7 +35,11 @@ def report(
         print_json({"report": str(path), "bytes": size})
         return
     Console(highlight=False, soft_wrap=True).print(
-        f"[cyan]{path}[/]: {len(folders)} run{'s' if len(folders) > 1 else ''}, {size / 1e6:.1f} MB"
+        f"[cyan]{path}[/]: {len(folders)} run{'s' if len(folders) > 1 else ''}, {_size(size)}"
     )
     if path.suffix == ".html":
         next_step(f"open {path} in a browser")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
