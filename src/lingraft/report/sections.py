@@ -108,8 +108,8 @@ def _time_limit(studies: Sequence[Study], colors: Mapping[str, str]) -> Section:
         "time",
         "Time limit",
         "Verified accuracy over the time limit",
-        "How many images would have been proven had the limit been lower. A grafted network has fewer neurons to"
-        " branch on, so its proofs come earlier.",
+        "How many images would have been proven had the limit been lower. The fewer unstable neurons there"
+        " are to branch on, the earlier proofs should come.",
     )
     for where, found in _verified(studies).items():
         curves = {name: (each.results, each.limits[1]) for name, each in found.items()}
@@ -159,7 +159,7 @@ def _histograms(families: list[list[Study]], colors: Mapping[str, str]) -> Secti
         "Histograms",
         "How often neurons are unstable, before and after grafting",
         "How many neurons (on a logarithmic axis) are unstable for how many of the training images that were bounded."
-        " Grafting pushes the distribution towards 0.",
+        " In the paper, grafting pushes the distribution towards 0.",
     )
     collected: dict[str, tuple[int, dict[str, NeuronValues]]] = {}
     for family in families:
