@@ -9,9 +9,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save_model
 from torch import nn
 
-from lingraft.certificates.network import Network
-from lingraft.certificates.onnx_reader import load_network
+from lingraft.certificates.bounds import Bounds
+from lingraft.certificates.check import question, region
+from lingraft.certificates.collapse import Collapsed, collapse
+from lingraft.certificates.dual import Columns, bound, margin, signed_taps
+from lingraft.certificates.format import EMPTY, LEAF, Certificate, Rounds, Tree
+from lingraft.certificates.network import Network, inner, inner_places
 from lingraft.certificates.nodes import Input
+from lingraft.certificates.onnx_reader import load_network
 from lingraft.interop.onnx_export import export_onnx
 
 Layers = list[tuple[np.ndarray, np.ndarray]]
@@ -126,8 +131,6 @@ def evaluate() -> Callable[[Network, np.ndarray], list[np.ndarray]]:
     """evaluate(network, x): the values of all nodes for one input in the order of the file."""
 
     def values(network: Network, x: np.ndarray) -> list[np.ndarray]:
-        from lingraft.certificates.network import inner
-
         found: list[np.ndarray] = []
         for node in network.nodes:
             inputs = [found[j] for j in node.inputs]
@@ -135,3 +138,124 @@ def evaluate() -> Callable[[Network, np.ndarray], list[np.ndarray]]:
         return found
 
     return values
+
+
+# --- a prover of its own, slow and simple, so that proofs of every form can be had without the verifier ----------------
+
+
+class Unproven(Exception):
+    """The prover gives up."""
+
+
+class Prover:
+    """Proves the margins of a claim by default bounds where possible, else by trees, after a round of tightening."""
+
+    def __init__(self, network: Network, claim: Certificate, rounds: int = 1, limit: int = 400):
+        self.claim, self.rounds, self.limit = claim, rounds, limit
+        self.network, spec, offset = question(claim, network)
+        found = Bounds(self.network, *region(claim, network))
+        left = [i for i, value in enumerate(found.margins(spec, offset)) if not value > 0]
+        claim.taps, claim.trees = {}, []
+        if not left:
+            return
+        self.of = collapse(found, {}, spec[left], offset[left])
+        for node, numbers in self.of.numbers.items():
+            shape = numbers.shape
+            places = np.argsort(inner_places((shape[2], *shape[:2]) if len(shape) == 3 else shape))
+            chosen = places[np.flatnonzero(numbers.reshape(-1))].astype(np.int32)
+            if len(chosen):
+                claim.taps[self.network.nodes[node].number] = chosen
+        claim.trees = [self._tree(column, i) for column, i in enumerate(left)]
+
+    def _tree(self, column: int, number: int) -> Tree:
+        of, goal = self.of, margin(self.of, column)
+        lower, upper = of.lower.copy(), of.upper.copy()
+        steps = []
+        for _ in range(self.rounds):
+            taps, sides = np.repeat(np.arange(of.count), 2), np.tile([1, -1], of.count)
+            factor = np.full(len(taps), 0.25, np.float32)
+            alpha = np.tile(_usual(lower, upper), (len(taps), 1))
+            rows = signed_taps(of, taps, sides.astype(float), factor.astype(float), goal)
+            value = bound(of, rows, lower[:, None], upper[:, None], alpha.T / 255, None)
+            np.maximum.at(lower, taps[sides > 0], value[sides > 0])
+            np.minimum.at(upper, taps[sides < 0], -value[sides < 0])
+            steps.append((taps.astype(np.int32), sides.astype(np.int8), factor, alpha))
+        self.nodes, self.alpha, self.beta = [], [], []
+        self._grow(of, goal, lower, upper, [])
+        parts = [np.concatenate(part) if steps else None for part in zip(*steps, strict=True)] or [
+            np.zeros(0, np.int32), np.zeros(0, np.int8), np.zeros(0, np.float32), np.zeros((0, of.count), np.uint8),
+        ]  # fmt: skip
+        leaves = sum(node < 0 for node in self.nodes)
+        return Tree(
+            number,
+            np.array(self.nodes, np.int32),
+            np.full(leaves, self.rounds, np.int32),
+            np.array(self.alpha, np.uint8).reshape(-1, of.count),
+            np.array(self.beta, np.float32),
+            Rounds(np.array([len(step[0]) for step in steps], np.int32), *parts),
+        )
+
+    def _grow(self, of: Collapsed, goal: Columns, lower: np.ndarray, upper: np.ndarray, path: list) -> None:
+        if len(self.nodes) > self.limit:
+            raise Unproven
+        if (lower > upper).any():
+            self.nodes.append(EMPTY)
+            return
+        alpha, beta, value = self._multipliers(of, goal, lower, upper, path)
+        if value > 1e-9:
+            self.nodes.append(LEAF)
+            self.alpha.append(alpha)
+            self.beta += list(beta)
+            return
+        score = np.where((lower < 0) & (upper > 0), np.minimum(upper, -lower), -1)
+        tap = int(score.argmax())
+        if score[tap] <= 0:
+            raise Unproven
+        self.nodes.append(tap)
+        for side, new in (
+            (1, (np.where(np.arange(of.count) == tap, 0.0, lower), upper)),
+            (-1, (lower, np.where(np.arange(of.count) == tap, 0.0, upper))),
+        ):
+            self._grow(of, goal, *new, [*path, (tap, side)])
+
+    def _multipliers(self, of: Collapsed, goal: Columns, lower: np.ndarray, upper: np.ndarray, path: list):
+        """α (bytes), β and their bound, after some steps of ascent with numerical gradients."""
+        taps, sides = np.array([t for t, _ in path], int), np.array([s for _, s in path])
+
+        def bounds(values: np.ndarray) -> np.ndarray:
+            push = np.zeros((of.count, values.shape[1]))
+            push[taps] = sides[:, None] * values[of.count :]
+            return bound(of, goal, lower[:, None], upper[:, None], values[: of.count], push)
+
+        best = values = np.concatenate([_usual(lower, upper) / 255, np.zeros(len(path))])
+        top = bounds(best[:, None])[0]
+        for step in range(25):
+            if top > 1e-6:
+                break
+            nearby = values[:, None] + 1e-5 * np.eye(len(values))
+            slope = bounds(nearby) - bounds(values[:, None])[0]
+            values = values + 0.5 * 0.85**step * slope / max(np.abs(slope).max(), 1e-12)
+            values[: of.count] = values[: of.count].clip(0, 1)
+            values[of.count :] = values[of.count :].clip(0, None)
+            value = bounds(values[:, None])[0]
+            best, top = (values, value) if value > top else (best, top)
+        alpha, beta = (best[: of.count] * 255).round().astype(np.uint8), best[of.count :].astype(np.float32)
+        rounded = np.concatenate([alpha / 255, beta.astype(float)])
+        return alpha, beta, bounds(rounded[:, None])[0]
+
+
+def _usual(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    return ((upper > -lower) * 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="session")
+def prove() -> Callable[..., Certificate | None]:
+    """prove(network, claim, rounds): the claim with its proof, None if none is found."""
+
+    def go(network: Network, claim: Certificate, rounds: int = 1) -> Certificate | None:
+        try:
+            return Prover(network, claim, rounds).claim
+        except Unproven:
+            return None
+
+    return go

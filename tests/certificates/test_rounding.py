@@ -1,5 +1,6 @@
 """Rounding is accounted for: against exact rational arithmetic, with weights for which it matters."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -21,7 +22,7 @@ WILD = [1.0, -1.0, 2.0**24 - 1, 1 - 2.0**24, 2.0**-20 + 2.0**-43, 1 / 3, -1e8, 1
 
 def wild_layers(rng: np.random.Generator, widths: list[int]) -> list[tuple[np.ndarray, np.ndarray]]:
     layers = []
-    for inputs, outputs in zip(widths, widths[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(widths):
         weight = rng.choice(WILD, (outputs, inputs))
         if inputs > 1 and outputs > 1:  # a second row that nearly cancels the first
             weight[1] = -weight[0] * (1 + rng.choice([0, 2.0**-23, -(2.0**-22)]))

@@ -1,0 +1,145 @@
+"""The file format: what is written is read again, and anything else is rejected with a reason."""
+
+import dataclasses
+import json
+import zlib
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lingraft.certificates import format as format_module
+from lingraft.certificates.format import FIRST_LINE, Certificate, Rejected, Rounds, Tree, decode, encode
+
+
+def example(ball: bool = True) -> Certificate:
+    rng = np.random.default_rng(0)
+    rounds = Rounds(
+        np.array([2, 0, 1], np.int32),
+        np.array([0, 1, 2], np.int32),
+        np.array([1, -1, 1], np.int8),
+        np.array([0, 0.5, 2], np.float32),
+        rng.integers(0, 256, (3, 4)).astype(np.uint8),
+    )
+    tree = Tree(
+        1,
+        np.array([2, -1, 0, -2, -1], np.int32),
+        np.array([3, 1, 0], np.int32),
+        rng.integers(0, 256, (2, 4)).astype(np.uint8),
+        np.array([0.1, 0.2, 0.3], np.float32),
+        rounds,
+    )
+    certificate = Certificate("0" * 64, about={"data": "digits", "index": 7}, trees=[tree])
+    certificate.taps = {0: np.array([1, 5, 2], np.int32), 3: np.array([0], np.int32)}
+    if ball:
+        certificate.image, certificate.eps, certificate.clip, certificate.label = (
+            rng.random((1, 3, 3)).astype(np.float32),
+            0.1,
+            (0.0, 1.0),
+            2,
+        )
+    else:
+        certificate.lower, certificate.upper = rng.random((1, 3, 3)), 1 + rng.random((1, 3, 3))
+        certificate.constraints, certificate.group = (rng.random((4, 3)), rng.random(4)), 2
+    return certificate
+
+
+def plain(value):
+    """Everything in a certificate as comparable values."""
+    if dataclasses.is_dataclass(value):
+        return {name: plain(part) for name, part in vars(value).items()}
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return (value.dtype.str, value.tolist()) if isinstance(value, np.ndarray) else value
+
+
+@pytest.mark.parametrize("ball", [True, False])
+def test_what_is_written_is_read(ball):
+    certificate = example(ball)
+    assert plain(decode(encode(certificate))) == plain(certificate)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_damaged_files_are_rejected_or_read_as_something_else(data):
+    content = bytearray(encode(example()))
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(content)))
+    with pytest.raises(Rejected):
+        decode(bytes(content[:cut]) if cut < len(content) else bytes(content) + b"x")
+    with suppress(Rejected):  # anything else is a crash
+        decode(bytes(content))
+
+
+def rewritten(change) -> bytes:
+    """The example with its header changed."""
+    content = encode(example())
+    start = len(FIRST_LINE)
+    end = content.index(b"\n", start)
+    length = int(content[start:end])
+    header = json.loads(content[end + 1 : end + 1 + length])
+    change(header)
+    text = json.dumps(header).encode()
+    return FIRST_LINE + b"%d\n" % len(text) + text + content[end + 1 + length :]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda h: h.update(label=-1), "counts"),
+        (lambda h: h.update(label=True), "counts"),
+        (lambda h: h.update(label=None), "damaged"),
+        (lambda h: h["region"].update(eps=float("nan")), "finite"),
+        (lambda h: h["region"].update(image_sha256="0" * 64), "hash"),
+        (lambda h: h["arrays"][0].update(shape=[1 << 20, 1 << 20]), "too large"),
+        (lambda h: h["arrays"][0].update(shape=[1, 3, 2]), "damaged"),
+        (lambda h: h["arrays"][0].update(type="i4"), "type|hash"),
+        (lambda h: h["arrays"].append(h["arrays"][0]), "unique"),
+        (lambda h: h["arrays"].pop(), "damaged|length"),
+        (lambda h: h["sites"].append([3, 0]), "taps"),
+        (lambda h: h.update(trees=[1, 2]), "damaged"),
+        (lambda h: h.update(trees=[]), "belong"),
+        (lambda h: h.update(model_sha256=5), "damaged"),
+    ],
+)
+def test_a_header_that_does_not_fit_is_rejected(change, reason):
+    with pytest.raises(Rejected, match=reason):
+        decode(rewritten(change))
+
+
+def test_headers_that_say_something_twice_are_rejected():
+    content = encode(example())
+    text = content.replace(b'"label": 2', b'"label": 2, "label": 1')
+    length = int(content[len(FIRST_LINE) :].split(b"\n")[0])
+    with pytest.raises(Rejected, match="twice"):
+        decode(text.replace(b"%d\n" % length, b"%d\n" % (length + len(text) - len(content)), 1))
+
+
+def test_nan_and_infinity_in_arrays_are_rejected():
+    for bad in (np.nan, np.inf):
+        certificate = example()
+        certificate.trees[0].rounds.gamma[1] = bad
+        with pytest.raises(Rejected, match="NaN or infinity"):
+            decode(encode(certificate))
+
+
+def test_a_small_file_cannot_unpack_to_a_large_one(monkeypatch):
+    monkeypatch.setattr(format_module, "MAX_BYTES", 1000)
+    certificate = example()
+    certificate.trees[0].alpha = np.zeros((2, 4), np.uint8)
+    certificate.image = np.zeros((1, 30, 30), np.float32)
+    content = encode(certificate)
+    assert len(zlib.compress(certificate.image.tobytes())) < 100
+    with pytest.raises(Rejected, match="too large"):
+        decode(content)
+
+
+def test_other_versions_are_rejected():
+    content = encode(example())
+    with pytest.raises(Rejected, match="version 1"):
+        decode(content.replace(b"certificate 1", b"certificate 2", 1))
