@@ -53,6 +53,18 @@ def test_fully_grafted_sites_are_scale_and_shift(round_trip, tmp_path):
     assert not any(isinstance(m, nn.ReLU) for m in back.modules())
 
 
+def test_scales_and_shifts_as_batch_norm(round_trip, tmp_path):
+    """For Marabou: no arithmetic with constant tensors, per channel or per neuron; the same outputs."""
+    model = half_grafted(zoo.build("digits-cnn", mean=[0.4], std=[0.3]), (1, 8, 8))
+    for dynamic in (False, True):
+        round_trip(model, (1, 8, 8), form="batchnorm", dynamic_batch=dynamic)
+        graph = onnx.load(tmp_path / "net.onnx").graph
+        constants = {tensor.name for tensor in graph.initializer}
+        assert not {"Mul", "Div", "Sub"} & {node.op_type for node in graph.node}
+        assert not any(set(node.input) & constants for node in graph.node if node.op_type == "Add")
+        assert [node.op_type for node in graph.node[:3]] == ["BatchNormalization", "BatchNormalization", "Conv"]
+
+
 def test_pruned_neurons_come_back_as_dead(round_trip):
     model = zoo.build("digits-cnn")
     first = sites(model, (1, 8, 8))[0]

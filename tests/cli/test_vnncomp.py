@@ -1,0 +1,152 @@
+"""`lingraft vnncomp`: a benchmark from beginning to end; killed, it goes on where it was. And the three scripts."""
+
+import csv
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+from lingraft import LingraftError, export_onnx
+from lingraft.cli import app
+from lingraft.files import read_lines
+from lingraft.interop.answer import read_counterexample
+from lingraft.interop.instance_process import DeciderProcess
+from lingraft.interop.vnnlib_write import write_instances, write_vnnlib
+
+SCRIPTS = Path(__file__).parents[2] / "vnncomp_scripts"
+#: radius of the box of each instance, and the answer
+CASES = [(0.001, "unsat"), (2.0, "sat"), (0.002, "unsat"), (3.0, "sat")]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 10), nn.ReLU(), nn.Linear(10, 10), nn.ReLU(), nn.Linear(10, 3)).eval()
+    folder = tmp_path / "bench"
+    export_onnx(model, folder / "net.onnx", input_shape=(4,))
+    x = torch.rand(1, 4)
+    label = int(model(x).argmax())
+    for i, (eps, _) in enumerate(CASES):
+        write_vnnlib(folder / f"p{i}.vnnlib", (x - eps).numpy(), (x + eps).numpy(), label, 3)
+    packed = folder / "p1.vnnlib.gz"
+    packed.write_bytes(gzip.compress((folder / "p1.vnnlib").read_bytes()))
+    (folder / "p1.vnnlib").unlink()
+    write_instances(folder, "net.onnx", [f"p{i}.vnnlib" for i in range(len(CASES))], 30)
+    return folder
+
+
+def call(*arguments: object):
+    result = CliRunner().invoke(app, ["vnncomp", *map(str, arguments)])
+    if isinstance(result.exception, LingraftError):
+        raise result.exception
+    return result
+
+
+def words(folder: Path) -> list[str]:
+    with open(folder / "results.csv", newline="") as file:
+        return [row[4] for row in csv.reader(file)]
+
+
+def test_a_whole_benchmark_in_another_process(bench: Path) -> None:
+    result = call(bench, "--workers", 1, "--json")
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    assert figures["counts"] == {"unsat": 2, "sat": 2, "unknown": 0, "timeout": 0, "error": 0}
+    results = bench / "results"
+    assert figures["results"] == str(results / "results.csv")
+    assert words(results) == [word for _, word in CASES]
+    with gzip.open(results / "net_p1.counterexample.gz", "rt") as file:
+        assert read_counterexample(file.read(), 4) is not None
+    lines = (results / "answers.jsonl").read_bytes()
+    again = json.loads(call(bench, "--workers", 0, "--json").stdout)
+    assert again == figures
+    assert (results / "answers.jsonl").read_bytes() == lines, "nothing was done again"
+
+
+def test_here_with_a_table_and_an_instance_that_cannot_be_read(bench: Path, tmp_path: Path) -> None:
+    (bench / "p2.vnnlib").write_text("(declare-const X_0 Real)\n")
+    with open(bench / "instances.csv", "a") as file:
+        file.write("net.onnx,missing.vnnlib,5\n")
+    result = call(bench, "--workers", 0, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert words(tmp_path / "out") == ["unsat", "sat", "error", "sat", "error"]
+    for text in ("unsat (the property holds) │         1", "but the network has 4", "missing.vnnlib"):
+        assert text in result.stdout
+
+
+def test_killed_and_run_again(bench: Path) -> None:
+    answers = bench / "results" / "answers.jsonl"
+    command = [sys.executable, "-m", "lingraft", "vnncomp", str(bench), "--workers", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while not read_lines(answers) and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = read_lines(answers)
+    assert done
+    assert call(bench, "--workers", 0).exit_code == 0
+    assert read_lines(answers)[: len(done)] == done
+    assert len(read_lines(answers)) == len(CASES)
+    assert words(bench / "results") == [word for _, word in CASES]
+
+
+def test_a_process_that_dies_costs_only_its_instance(bench: Path) -> None:
+    process = DeciderProcess(memory=1e9, double=False, seed=0)
+    try:
+        assert process.ask(bench / "net.onnx", bench / "p0.vnnlib", 30.0).word == "unsat"
+        os.kill(process._process.pid, signal.SIGKILL)  # type: ignore[union-attr]
+        died = process.ask(bench / "net.onnx", bench / "p0.vnnlib", 30.0)
+        assert (died.word, died.reason) == ("error", "the process that verified it ended with code -9")
+        assert process.ask(bench / "net.onnx", bench / "p3.vnnlib", 30.0).word == "sat"
+    finally:
+        process.close()
+
+
+def test_bad_options(bench: Path) -> None:
+    for arguments, message in [(["--timeout", "0"], "time limit"), (["--workers", "-1"], "workers")]:
+        with pytest.raises(LingraftError, match=message):
+            call(bench, *arguments)
+    with pytest.raises(LingraftError, match=r"instances\.csv"):
+        call(bench / "nowhere")
+
+
+def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "LINGRAFT": str(Path(sys.executable).parent / "lingraft")}
+    command = [str(SCRIPTS / name), *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    if not (Path(sys.executable).parent / "lingraft").exists():
+        pytest.skip("the command lingraft is not installed beside this Python")
+    return tmp_path / "results.txt"
+
+
+def test_scripts_run_an_instance(bench: Path, results: Path) -> None:
+    files = (bench / "net.onnx", bench / "p1.vnnlib.gz")
+    assert script("prepare_instance.sh", "v1", "bench", *files).returncode == 0
+    assert script("run_instance.sh", "v1", "bench", *files, results, 30).returncode == 0
+    assert results.read_text().startswith("sat\n")
+    assert read_counterexample(results.read_text(), 4) is not None
+    assert not results.with_name("results.txt.part").exists()
+
+
+def test_scripts_say_error(bench: Path, results: Path) -> None:
+    files = (bench / "net.onnx", bench / "none.vnnlib")
+    assert script("prepare_instance.sh", "v1", "bench", *files).returncode == 1
+    failed = script("run_instance.sh", "v1", "bench", *files, results, 30)
+    assert (failed.returncode, results.read_text()) == (1, "error\n")
+    for name in ("install_tool.sh", "prepare_instance.sh", "run_instance.sh"):
+        assert script(name, "v2").returncode == 1
+        assert subprocess.run(["bash", "-n", SCRIPTS / name]).returncode == 0
