@@ -40,6 +40,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder.path
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests with the small radius write, so that lingraft answers only once."""
+    return tmp_path_factory.mktemp("compare")
+
+
 def compare(run: Path, *arguments: object):
     result = CliRunner().invoke(app, ["compare", str(run), "--images", "0:3", *map(str, arguments)])
     if isinstance(result.exception, LingraftError):
@@ -60,18 +66,18 @@ def stand_in(tmp_path: Path):
     return make
 
 
-def test_marabou(run, tmp_path) -> None:
+def test_marabou(run, place) -> None:
     if find_tool("marabou", None)[1] is None:
         pytest.skip("Marabou is not installed: pip install 'lingraft[marabou]'")
-    result, _ = compare(run, "--against", "marabou", "--eps", SMALL, "--timeout", 60, "--out", tmp_path, "--json")
+    result, _ = compare(run, "--against", "marabou", "--eps", SMALL, "--out", place, "--json")
     figures = json.loads(result.stdout)
     assert figures["properties"] == len(figures["instances"]) > 0
     assert figures["ours"] == figures["theirs"] == {"unsat": figures["properties"]}
     assert figures["contradictions"] == []
     assert figures["theirs_seconds"] > 0
-    before = len(read_lines(tmp_path / "marabou" / "answers.jsonl"))
-    table, _ = compare(run, "--against", "marabou", "--eps", SMALL, "--timeout", 60, "--out", tmp_path)
-    assert len(read_lines(tmp_path / "marabou" / "answers.jsonl")) == before, "answers are used again"
+    before = len(read_lines(place / "marabou" / "answers.jsonl"))
+    table, _ = compare(run, "--against", "marabou", "--eps", SMALL, "--out", place)
+    assert len(read_lines(place / "marabou" / "answers.jsonl")) == before, "answers are used again"
     for text in ("image_0", "unsat", f"decided {before} of {before}"):
         assert text in table.stdout
 
@@ -90,19 +96,19 @@ def test_a_contradiction_is_an_error_and_saved(run, tmp_path, stand_in) -> None:
     assert read_counterexample((saved[0] / "counterexample.txt").read_text(), 64) is not None
 
 
-def test_their_counterexample_is_replayed(run, tmp_path, stand_in) -> None:
+def test_their_counterexample_is_replayed(run, place, stand_in) -> None:
     """It says sat with an input that is no counterexample: noted, but no contradiction."""
     tool = stand_in("sat\nInput assignment:\n" + "".join(f"\tx{i} = 0.5\n" for i in range(64)))
-    result, error = compare(run, "--against", "marabou", "--tool", tool, "--eps", SMALL, "--out", tmp_path, "--json")
+    result, error = compare(run, "--against", "marabou", "--tool", tool, "--eps", SMALL, "--out", place, "--json")
     assert error is None
     for instance in json.loads(result.stdout)["instances"]:
         assert (instance["ours_answer"], instance["theirs_answer"]) == ("unsat", "sat")
         assert instance["theirs_reason"] == "its counterexample is none when replayed"
 
 
-def test_a_tool_that_fails(run, tmp_path, stand_in) -> None:
+def test_a_tool_that_fails(run, place, stand_in) -> None:
     tool = stand_in("Segmentation fault", 3)
-    result, _ = compare(run, "--against", "neuralsat", "--tool", tool, "--eps", SMALL, "--out", tmp_path, "--json")
+    result, _ = compare(run, "--against", "neuralsat", "--tool", tool, "--eps", SMALL, "--out", place, "--json")
     found = json.loads(result.stdout)
     assert found["theirs"] == {"error": found["properties"]}
     assert found["instances"][0]["theirs_reason"] == "exit code 3: Segmentation fault"

@@ -72,13 +72,14 @@ class ToolRunner:
     def __init__(self, tool: Tool, command: list[str]):
         self.tool, self.command = tool, command
         self.network: OnnxNetwork | None = None
+        self._process: subprocess.Popen[str] | None = None
 
     def ask(self, onnx: Path, vnnlib: Path, timeout: float) -> Answer:
         """Its answer; a `sat` has a counterexample only if that is one when replayed."""
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="lingraft-") as scratch:
             call = Call(onnx.resolve(), vnnlib.resolve(), timeout, Path(scratch) / "answer.txt")
-            code, printed = _run([*self.command, *self.tool.arguments(call)], Path(scratch), timeout + GRACE)
+            code, printed = self._run([*self.command, *self.tool.arguments(call)], Path(scratch), timeout + GRACE)
             seconds = time.monotonic() - started
             text = self.tool.text(printed, call)
         if code is None:
@@ -93,7 +94,37 @@ class ToolRunner:
         return Answer("sat", seconds, found, None if found else "its counterexample is none when replayed")
 
     def close(self) -> None:
-        """Its processes have ended."""
+        """End what is running, and whatever that started."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _run(self, command: list[str], folder: Path, seconds: float) -> tuple[int | None, str]:
+        """Exit code (None if it was ended) and output of a command, run with one thread in `folder`."""
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        try:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, **threads},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LingraftError(f"cannot run {command[0]}: {error.strerror}. Give the tool with --tool.") from error
+        try:
+            printed, _ = self._process.communicate(timeout=seconds)
+            return self._process.returncode, printed
+        except subprocess.TimeoutExpired:
+            return None, ""
+        finally:
+            self.close()
+            self._process.communicate()
+            self._process = None
 
     def _replayed(self, onnx: Path, vnnlib: Path, text: str) -> Counterexample | None:
         """The counterexample in its answer; what it rounded to print or left the box by rounding is moved back."""
@@ -111,34 +142,6 @@ class ToolRunner:
             if found is not None:
                 return found
         return None
-
-
-def _run(command: list[str], folder: Path, seconds: float) -> tuple[int | None, str]:
-    """Exit code (None if it was ended) and output of a command, run with one thread in `folder`."""
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    try:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, **threads},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise LingraftError(f"cannot run {command[0]}: {error.strerror}. Give the tool with --tool.") from error
-    try:
-        printed, _ = process.communicate(timeout=seconds)
-        return process.returncode, printed
-    except subprocess.TimeoutExpired:
-        return None, ""
-    finally:
-        with suppress(ProcessLookupError):  # and with it whatever it started
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
 
 
 def _last_line(printed: str) -> str:
