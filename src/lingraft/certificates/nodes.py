@@ -111,9 +111,13 @@ class Convolution(Node):
         spread = (a.reshape(-1, a.shape[4]) @ self.matrix).reshape(sides, count, h, w, kh, kw, channels)
         out = np.zeros((sides, count, (h - 1) * sy + dy * (kh - 1) + 1, (w - 1) * sx + dx * (kw - 1) + 1, channels))
         for i in range(kh):
-            for j in range(kw):
-                y, x = i * dy, j * dx
-                out[:, :, y : y + (h - 1) * sy + 1 : sy, x : x + (w - 1) * sx + 1 : sx] += spread[:, :, :, :, i, j]
+            target = out[:, :, i * dy : i * dy + (h - 1) * sy + 1 : sy]
+            if dx == 1 and w <= 4 * kw:  # few positions: whole rows of the kernel lie side by side
+                for j in range(w):
+                    target[:, :, :, j * sx : j * sx + kw] += spread[:, :, :, j, i]
+            else:
+                for j in range(kw):
+                    target[:, :, :, j * dx : j * dx + (w - 1) * sx + 1 : sx] += spread[:, :, :, :, i, j]
         top, left = self.padding[:2]
         if rows.origin is None:
             return [Rows(self._crop(out))], constant

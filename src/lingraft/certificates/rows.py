@@ -58,10 +58,10 @@ class Rows:
         """Make the coefficients over the edge 0, in place; they belong to the padding of a convolution."""
         assert self.origin is not None
         h, w = self.a.shape[2:4]
-        over = np.flatnonzero(((self.origin < 0) | (self.origin > [shape[0] - h, shape[1] - w])).any(1))
-        if len(over):
-            part = Rows(self.a[:, over], self.origin[over])
-            self.a[:, over] = part.a * part.view(np.ones((*shape[:2], 1)))
+        y, x = self.origin[:, :1] + np.arange(h), self.origin[:, 1:] + np.arange(w)
+        inside = ((y >= 0) & (y < shape[0]))[:, :, None] & ((x >= 0) & (x < shape[1]))[:, None, :]
+        if not inside.all():
+            self.a *= inside[..., None]
 
     def plus(self, other: "Rows", shape: Shape) -> "Rows":
         """The sum of two sets of rows over the same node; each coefficient is rounded once."""
