@@ -84,7 +84,10 @@ def export(
             f"{vnnlib}: {result['properties']} properties with eps {result['eps']:g}"
             f" ({result['misclassified']} misclassified images left out)"
         )
-    next_step(f"lingraft.load_onnx({str(paths[0])!r}) reads the network back")
+    if vnnlib is not None:
+        next_step(f"lingraft vnncomp {vnnlib}   (decides all its properties)")
+    else:
+        next_step(f"lingraft verify --onnx {paths[0]} --vnnlib PROPERTY   (or lingraft.load_onnx in Python)")
 
 
 def _radius(eps: str | None, description: "ModelDescription") -> float:
