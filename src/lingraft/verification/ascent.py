@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from lingraft.verification.dual import Domains, Dual
+from lingraft.verification.dual import Domains, Dual, edge_of
 
 
 class Adam:
@@ -28,13 +28,14 @@ class Adam:
 class Beta:
     """β of the taps that are split in any of the domains, as few rows instead of (T, B)."""
 
-    def __init__(self, domains: Domains, dtype: torch.dtype):
+    def __init__(self, domains: Domains, dual: Dual):
+        self.smooth = dual.smooth
         self.rows = (domains.split != 0).any(1).nonzero().flatten()
-        self.sign = domains.split[self.rows].to(dtype)
-        self.side = torch.where(self.sign > 0, domains.lower[self.rows], domains.upper[self.rows])
+        self.sign = domains.split[self.rows].to(dual.dtype)
+        self.lower, self.upper = domains.lower[self.rows], domains.upper[self.rows]
         self.value = domains.beta[self.rows]
         self.push = torch.zeros_like(domains.beta) if len(self.rows) else None
-        self.adam = Adam(self.value, 0.0, torch.inf)
+        self.adam = Adam(self.value, -torch.inf if self.smooth else 0.0, torch.inf)
 
     def pushes(self) -> Tensor | None:
         """σ·β (T, B), None where nothing is split."""
@@ -42,15 +43,21 @@ class Beta:
             self.push[self.rows] = self.sign * self.value
         return self.push
 
-    def edge(self, smooth: bool) -> Tensor | None:
+    def edge(self) -> Tensor | None:
         """The constant of the splits of smooth taps."""
-        return (self.sign * self.value * self.side).sum(0) if smooth else None
+        return edge_of(self.sign * self.value, self.lower, self.upper) if self.smooth else None
 
-    def ascend(self, z: Tensor, smooth: bool, rate: float | Tensor) -> None:
-        """∂bound/∂β = −σ·(z* − side)."""
-        if self.push is not None:
-            here = z[self.rows]
-            self.adam.ascend(-self.sign * (here - self.side if smooth else here), rate)
+    def ascend(self, z: Tensor, rate: float | Tensor) -> None:
+        """∂bound/∂β = −σ·(z* − side); at β = 0, the side that z* is beyond."""
+        if self.push is None:
+            return
+        beyond = z[self.rows]
+        if self.smooth:
+            push = self.sign * self.value
+            outside = (beyond - self.upper).clamp(min=0) - (self.lower - beyond).clamp(min=0)
+            inside = torch.where(push > 0, beyond - self.lower, beyond - self.upper)
+            beyond = torch.where(push == 0, outside, inside)
+        self.adam.ascend(-self.sign * beyond, rate)
 
     def store(self, domains: Domains) -> None:
         """Write the values into the domains."""
@@ -66,19 +73,19 @@ def improve(
     """
     result = Domains(domains.margin, domains.lower, domains.upper, domains.split, domains.alpha.clone(), domains.beta)
     rows, lines, open_ = dual.rows(domains), dual.lines(domains), dual.open(domains)
-    beta = Beta(domains, dual.dtype)
+    beta = Beta(domains, dual)
     alpha = Adam(result.alpha, 0.0, 1.0)
     fixed = torch.where(open_, 0.0, lines.lower_slope)
     free = open_.to(dual.dtype)
     for step in range(steps + 1):
         lines = lines._replace(lower_slope=torch.addcmul(fixed, free, alpha.value))
-        row = dual.backward(rows, lines, beta.pushes(), beta.edge(dual.smooth))
+        row = dual.backward(rows, lines, beta.pushes(), beta.edge())
         below = row.c <= enough
         if step == steps or not bool(below.any()):
             break
         _, z, _ = dual.forward(row, lines)
         moving = below.to(dual.dtype) * rate
-        beta.ascend(z, dual.smooth, moving)
+        beta.ascend(z, moving)
         alpha.ascend(row.q.clamp(min=0).mul_(z).mul_(free), moving)
         rate *= decay
     beta.store(result)

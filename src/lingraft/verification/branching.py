@@ -43,6 +43,8 @@ def choose(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
     rows = dual.rows(domains, twice)
     bounds = [dual.backward(rows, _split_lines(dual, domains, lines, tap), push, edge).c for tap in top.indices]
     children = torch.stack(bounds).view(-1, 2, count)
+    if dual.smooth:  # new lines without β can be worse outside the new interval, and splits of no use would look best
+        children = torch.maximum(children, evaluation.bound)
     left = -children.clamp(max=0).sum(1)
     left = torch.where(torch.isfinite(top.values), left, torch.inf)
     return top.indices.gather(0, left.argmin(0, keepdim=True))[0]

@@ -7,7 +7,7 @@ A domain is the region with some taps restricted to one side of a split. Domains
     c += [q]₋·t + λ·r + …            p += λP        q += λQ
     bound = c − ‖p‖₁
 
-Any α ∈ [0, 1] and β ≥ 0 give a sound bound (α,β-CROWN, Xu et al. 2021, Wang et al. 2021). The gradient has a closed
+Any α ∈ [0, 1] and β ≥ 0 (any β in smooth networks) give a sound bound (α,β-CROWN, Xu et al. 2021, Wang et al. 2021). The gradient has a closed
 form: with the minimizer x* = −sign(p), z* and h* follow forward, and ∂bound/∂λ = z*, so autograd is not needed.
 """
 
@@ -29,7 +29,8 @@ SMALLEST = 1e-4
 class Domains:
     """A batch of domains, one a column: bounds of the taps (T, B), splits, multipliers, and the margin each is about.
 
-    `split` is +1 where the lower bound of the tap is a split (z ≥ lower), −1 where the upper one is (z ≤ upper).
+    `split` is +1 where the lower bound of the tap is a split (z ≥ lower), −1 where the upper one is (z ≤ upper). A
+    smooth tap may be split on both sides; `split` is then the last one, and β < 0 stands for the other side.
     """
 
     margin: Tensor
@@ -76,6 +77,11 @@ def outward(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> tuple[Tensor, T
     low, high = (lower - slack).to(dtype), (upper + slack).to(dtype)
     infinity = torch.full_like(low, torch.inf)
     return torch.nextafter(low, -infinity), torch.nextafter(high, infinity)
+
+
+def edge_of(push: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """The constant (B,) of the terms −σβ·(z − side), side being lower where σβ > 0 and upper where σβ < 0."""
+    return (push * torch.where(push > 0, lower, upper)).sum(0)
 
 
 class Row(NamedTuple):
@@ -199,10 +205,7 @@ class Dual:
 
     def edge(self, domains: Domains) -> Tensor | None:
         """Σ β·lower over splits z ≥ lower and −β·upper over splits z ≤ upper (B,): nothing in ReLU networks."""
-        if not self.smooth:
-            return None
-        side = torch.where(domains.split > 0, domains.lower, domains.upper)
-        return torch.where(domains.split != 0, domains.split * domains.beta * side, 0.0).sum(0)
+        return edge_of(domains.split * domains.beta, domains.lower, domains.upper) if self.smooth else None
 
     def bound(self, domains: Domains, rows: Row | None = None) -> Tensor:
         """Bounds (B,) of the margins, or of other rows, with the multipliers that the domains carry."""

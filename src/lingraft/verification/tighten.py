@@ -74,14 +74,14 @@ def _search(dual: Dual, columns: Domains, rows: Row, steps: int, rate: float = 0
     margin = dual.rows(columns)
     lines, open_ = dual.lines(columns), dual.open(columns)
     fixed, free = torch.where(open_, 0.0, lines.lower_slope), open_.to(dual.dtype)
-    alpha, beta = Adam(columns.alpha.clone(), 0.0, 1.0), Beta(columns, dual.dtype)
+    alpha, beta = Adam(columns.alpha.clone(), 0.0, 1.0), Beta(columns, dual)
     gamma = Adam(torch.zeros_like(rows.c), 0.0, torch.inf)
     unit = rows.p.abs().sum(0) / margin.p.abs().sum(0).clamp(min=1e-6)  # γ is measured in how far the rows reach
     best = torch.full_like(rows.c, -torch.inf)
     kept = alpha.value.clone(), beta.value.clone(), gamma.value.clone()
     for step in range(steps + 1):
         lines = lines._replace(lower_slope=torch.addcmul(fixed, free, alpha.value))
-        row = dual.backward(_plus(rows, gamma.value, margin), lines, beta.pushes(), beta.edge(dual.smooth))
+        row = dual.backward(_plus(rows, gamma.value, margin), lines, beta.pushes(), beta.edge())
         better = row.c > best
         best = torch.where(better, row.c, best)
         for old, new in zip(kept, (alpha.value, beta.value, gamma.value), strict=True):
@@ -90,7 +90,7 @@ def _search(dual: Dual, columns: Domains, rows: Row, steps: int, rate: float = 0
             break
         x, z, h = dual.forward(row, lines)
         gamma.ascend((margin.p * x).sum(0) + (margin.q * h).sum(0) + margin.c, rate * unit)
-        beta.ascend(z, dual.smooth, rate)
+        beta.ascend(z, rate)
         alpha.ascend(row.q.clamp(min=0).mul_(z).mul_(free), rate)
         rate *= decay
     columns.alpha = kept[0]
