@@ -7,8 +7,9 @@ A domain is the region with some taps restricted to one side of a split. Domains
     c += [q]₋·t + λ·r + …            p += λP        q += λQ
     bound = c − ‖p‖₁
 
-Any α ∈ [0, 1] and β ≥ 0 (any β in smooth networks) give a sound bound (α,β-CROWN, Xu et al. 2021, Wang et al. 2021). The gradient has a closed
-form: with the minimizer x* = −sign(p), z* and h* follow forward, and ∂bound/∂λ = z*, so autograd is not needed.
+Any α ∈ [0, 1] and β ≥ 0 (any β in smooth networks) give a sound bound (α,β-CROWN, Xu et al. 2021, Wang et al. 2021).
+The gradient has a closed form: with the minimizer x* = −sign(p), z* and h* follow forward, and ∂bound/∂λ = z*, so
+autograd is not needed.
 """
 
 from dataclasses import dataclass, fields, replace
