@@ -1,0 +1,145 @@
+"""No proof from arithmetic alone: weights of any scale, sums that cancel, minima at 0, boxes between two float32 numbers."""
+
+import math
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import lingraft
+from lingraft.verification.region import Region
+
+
+def _scaled(model: nn.Sequential, power: int) -> nn.Sequential:
+    """All weights times 2^power, with biases that leave the network the same but for the scale of its logits."""
+    scale = 1.0
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            scale *= 2.0**power
+            layer.weight.data *= 2.0**power
+            layer.bias.data *= scale
+    return model
+
+
+def _problem(nets: Any, oracle: Any, seed: int, share: float) -> tuple[Region, Tensor, Tensor]:
+    """A constraint whose exact minimum is that share of the way from 0 to its value at the center."""
+    model, shape = nets.vector(seed, hidden=(4, 3))
+    region, spec = nets.box(shape, seed, 0.5), nets.margins(seed % 3)[:1]
+    exact = oracle(model, region)
+    lowest = exact.minimum(exact.margin(spec[0])).value
+    with torch.no_grad():
+        center = float((model(((region.lower + region.upper) / 2)[None]) @ spec.t())[0, 0])
+    return region, spec, torch.tensor([share * (center - lowest) - lowest], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("power", [-2, 3, 12])
+def test_powers_of_two_change_no_verdict(nets: Any, oracle: Any, power: int) -> None:
+    verdicts: Counter[str] = Counter()
+    for seed in range(6):
+        for share in (0.05, -0.05):
+            region, spec, offset = _problem(nets, oracle, seed, share)
+            model, _ = nets.vector(seed, hidden=(4, 3))
+            result = nets.verify(_scaled(model, power), region, spec, offset * 2.0 ** (3 * power))
+            assert result.verdict == ("verified" if share > 0 else "falsified"), (seed, share, result)
+            verdicts[result.verdict] += 1
+    assert verdicts == {"verified": 6, "falsified": 6}
+
+
+@pytest.mark.parametrize("power", [30, 60, 110, 200, 330])
+def test_huge_weights_are_never_verified_wrongly(nets: Any, oracle: Any, power: int) -> None:
+    """Float32 overflows from 2^43 on, solvers lose their footing before that; "unknown: numerical" is a fair answer."""
+    wrong = 0
+    for seed in range(4):
+        region, spec, offset = _problem(nets, oracle, seed, -0.05)
+        model, _ = nets.vector(seed, hidden=(4, 3))
+        result = nets.verify(_scaled(model, power), region, spec, offset * 2.0 ** (3 * power))
+        assert result.verdict != "verified", result
+        assert result.reason in (None, "numerical"), result
+        wrong += result.verdict in ("falsified", "misclassified")
+    assert wrong or power > 30
+
+
+def _cancelling(seed: int, size: float) -> tuple[nn.Sequential, Fraction]:
+    """Logits (Σ wᵢ·hᵢ(x) − k, 0) with stable hᵢ of that size and the minimum at x = 0: what is left of k, exactly."""
+    generator = torch.Generator().manual_seed(seed)
+    model = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 2)).double().eval()
+    with torch.no_grad():
+        model[0].weight.copy_(size * torch.rand(6, 2, generator=generator))
+        model[0].bias.copy_(size * (1 + torch.rand(6, generator=generator, dtype=torch.float64)))
+        model[2].weight.copy_(torch.stack([torch.rand(6, generator=generator, dtype=torch.float64), torch.zeros(6)]))
+        terms = zip(model[2].weight[0].tolist(), model[0].bias.tolist(), strict=True)
+        total = sum((Fraction(w) * Fraction(b) for w, b in terms), Fraction(0))
+        bias = math.nextafter(-float(total), -math.inf)
+        model[2].bias.copy_(torch.tensor([bias, 0.0], dtype=torch.float64))
+    return model, total + Fraction(bias)
+
+
+@pytest.mark.parametrize("exponent", range(8, 18))
+def test_sums_that_cancel(nets: Any, exponent: int) -> None:
+    """The exact minimum is below 0 by less than float64 resolves: its sums may come out above 0, but prove nothing."""
+    region = Region(torch.zeros(2).double(), torch.ones(2).double())
+    for seed in range(25):
+        model, minimum = _cancelling(100 * exponent + seed, 10.0**exponent)
+        assert minimum < 0
+        assert nets.verify(model, region, nets.margins(0, 2)).verdict != "verified"
+
+
+def test_a_minimum_of_zero_is_not_verified(nets: Any, oracle: Any) -> None:
+    found: Counter[str] = Counter()
+    for seed in range(8):
+        region, spec, offset = _problem(nets, oracle, seed, 0.0)
+        model, _ = nets.vector(seed, hidden=(4, 3))
+        result = nets.verify(model, region, spec, offset, double=seed % 2 == 0)
+        assert result.verdict != "verified"
+        found[str(result.reason)] += 1
+    assert found["time"] == 0
+    # and one that is 0 in every arithmetic: the logits (relu(x), 0)
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 2)).double().eval()
+    for parameter, values in zip(model.parameters(), ([[1.0]], [0.0], [[1.0], [0.0]], [0.0, 0.0]), strict=True):
+        parameter.data.copy_(torch.tensor(values))
+    for lower in (0.0, -1.0):
+        region = Region(torch.tensor([lower]).double(), torch.ones(1).double())
+        assert nets.verify(model, region, nets.margins(0, 2)).verdict != "verified"
+
+
+def test_boxes_without_float32_images(nets: Any, oracle: Any) -> None:
+    """Proofs hold for the real numbers in the box; a witness would have to be a float32 image in it, so none is given."""
+    verdicts: Counter[tuple[str, bool]] = Counter()
+    for seed in range(8):
+        model, shape = nets.vector(seed, hidden=(4, 3))
+        lower = nets.box(shape, seed, 0.0).lower * 0.9 + 0.05 + 1e-10
+        region = Region(lower, lower + 1e-11)
+        assert bool((region.narrowed()[0] > region.narrowed()[1]).any())
+        spec = nets.margins(seed % 3)[:1]
+        exact = oracle(model, region)
+        lowest = exact.minimum(exact.margin(spec[0])).value
+        for share in (0.01, -0.01):
+            # the image is elsewhere and right, so that the verdict is about the box
+            offset = torch.tensor([share - lowest]).double()
+            with torch.no_grad():
+                image = max(torch.rand(64, *shape).double(), key=lambda x: float(model(x[None])[0] @ spec[0]))
+            result = nets.verify(model, region, spec, offset, image=image)
+            assert result.verdict != "falsified"
+            assert result.verdict != "verified" or share > 0
+            verdicts[result.verdict, share > 0] += 1
+    assert verdicts["verified", True] >= 6
+    assert verdicts["verified", False] == 0
+
+
+def test_witnesses_of_thin_boxes_lie_inside() -> None:
+    """One float32 image in the box: the witness is that image, and the model itself confirms it."""
+    model = nn.Sequential(nn.Linear(2, 2)).eval()  # logits (x, y)
+    model[0].weight.data.copy_(torch.eye(2))
+    model[0].bias.data.zero_()
+    right = torch.tensor([[0.9, 0.1]])
+    for seed in range(8):
+        image = torch.rand(1, 2, generator=torch.Generator().manual_seed(seed)) / 2 + torch.tensor([[0.0, 0.5]])
+        lower, upper = image.double() - 1e-9, image.double() + 1e-9
+        (result,) = lingraft.verify(model, right, [0], lower=lower, upper=upper, workers=0)
+        assert result.verdict == "falsified"
+        assert torch.equal(result.witness, image[0])
+        (result,) = lingraft.verify(model, image, [1], lower=lower, upper=upper, workers=0)
+        assert result.verdict == "verified"
