@@ -1,5 +1,7 @@
 """Better multipliers: Adam (Kingma & Ba 2015) on α and β of many domains at once."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -71,7 +73,7 @@ def improve(
 
     A domain whose bound exceeds `enough` keeps its multipliers from then on.
     """
-    result = Domains(domains.margin, domains.lower, domains.upper, domains.split, domains.alpha.clone(), domains.beta)
+    result = replace(domains, alpha=domains.alpha.clone())
     rows, lines, open_ = dual.rows(domains), dual.lines(domains), dual.open(domains)
     beta = Beta(domains, dual)
     alpha = Adam(result.alpha, 0.0, 1.0)

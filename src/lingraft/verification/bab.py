@@ -10,16 +10,18 @@ from torch import Tensor
 from lingraft.verification.ascent import improve
 from lingraft.verification.branching import choose, scores, split
 from lingraft.verification.budget import Budget, Exhausted
+from lingraft.verification.clip import Forms
 from lingraft.verification.collapse import Collapsed
 from lingraft.verification.dual import Domains, Dual
-from lingraft.verification.exact import exact_minimum
+from lingraft.verification.leaf import solve_leaf
+from lingraft.verification.proof import Clip, MarginProof, Split, UsedForms, whole
 from lingraft.verification.tighten import tighten
 
-#: A margin counts as proven when its bound, recomputed in float64, exceeds this.
-MARGIN = 1e-6
+#: A margin counts as proven when its bound, recomputed in float64, exceeds this; the search stops at a little more.
+MARGIN, ENOUGH = 1e-6, 1e-4
 
-#: Steps on the multipliers of a new domain; they start from the parent's.
-STEPS = 4
+#: Steps on the multipliers of a new domain, which start from the parent's, and again when its bounds were clipped.
+STEPS, CLIPPED_STEPS = 4, 2
 
 #: Taps whose bounds are tightened in one round, and the steps on their multipliers.
 TIGHTENED, TIGHTENING_STEPS = 100, 6
@@ -75,11 +77,23 @@ class Pool:
 
 
 class Search:
-    """Splits the domains of one margin until all are proven; raises Falsified or Exhausted."""
+    """Splits the domains of one margin until all are proven; raises Falsified or Exhausted.
 
-    def __init__(self, collapsed: Collapsed, dual: Dual, exact: Dual, budget: Budget, attack: Attack):
+    What it did is written into `proof`, if there is one.
+    """
+
+    def __init__(
+        self,
+        collapsed: Collapsed,
+        dual: Dual,
+        exact: Dual,
+        budget: Budget,
+        attack: Attack,
+        proof: MarginProof | None = None,
+    ):
         self.collapsed, self.dual, self.exact = collapsed, dual, exact
-        self.budget, self.attack = budget, attack
+        self.budget, self.attack, self.proof = budget, attack, proof
+        self.forms: Forms | None = None
         self.visited = 0
         #: domains fit that many at once, at about thirty tensors over taps and pixels each
         self.widest = int(min(1024, max(1, budget.memory / 4 / (30 * 4 * (collapsed.count + len(collapsed.center))))))
@@ -89,7 +103,7 @@ class Search:
         """Prove the margin of `base` (one domain), whose bound with its multipliers is `bound` (1,)."""
         bound, worthwhile = self._tighten(base, bound)
         pool = Pool(bound[:0], base.select(torch.tensor([], dtype=torch.long, device=bound.device)))
-        self._keep(pool, bound, base)
+        self._keep(pool, bound, base, base)
         batch = 8
         while len(pool):
             self.budget.check_time()
@@ -98,7 +112,7 @@ class Search:
                 bound, worthwhile = self._tighten(base, bound)
                 pool.restrict(base)
             started = time.monotonic()
-            self._expand(pool, pool.take(batch))
+            self._expand(pool, pool.take(batch), base)
             spent = time.monotonic() - started
             self.branching += spent
             if spent < PACE:
@@ -109,32 +123,61 @@ class Search:
     def _tighten(self, base: Domains, bound: Tensor) -> tuple[Tensor, bool]:
         """One round of tightening over the whole region; the new bound, and whether another round may pay."""
         started = time.monotonic()
-        score = scores(self.dual, base, self.dual.evaluate(base))
+        score = scores(self.dual, base, self.dual.evaluate(base))[:, 0]
         count = min(TIGHTENED, int(torch.isfinite(score).sum()))
         if not count:
             return bound, False
-        for taps in score.topk(count, dim=0).indices.split(max(1, self.widest // 2)):
+        for taps in score.topk(count).indices.split(max(1, self.widest // 2)):
             self.budget.check_time()
-            tighten(self.dual, self.exact, base, taps, TIGHTENING_STEPS)
+            round_ = tighten(self.dual, self.exact, base, taps, TIGHTENING_STEPS)
+            if self.proof is not None:
+                self.proof.rounds.append(round_)
         if bool((base.lower > base.upper).any()):
             return torch.full_like(bound, torch.inf), False
-        better, improved = improve(self.dual, base, 3 * STEPS, enough=2 * MARGIN)
+        better, improved = improve(self.dual, base, 3 * STEPS, enough=ENOUGH)
         base.alpha = improved.alpha
         self.tightening += time.monotonic() - started
         return better, bool(better - bound > WORTHWHILE * bound.abs())
 
-    def _keep(self, pool: Pool, bounds: Tensor, domains: Domains) -> None:
-        """Keep what is not proven: bounds recomputed in float64, or no point left in the domain."""
-        empty = (domains.lower > domains.upper).any(0)
-        proven = bounds > MARGIN
-        columns = (proven & ~empty).nonzero().flatten()
-        if len(columns):
-            proven[columns] = self.exact.bound(domains.select(columns).to(torch.float64)) > MARGIN
-        rest = (~proven & ~empty).nonzero().flatten()
-        if len(rest):
-            pool.add(bounds[rest], domains.select(rest))
+    def _keep(self, pool: Pool, bounds: Tensor, domains: Domains, base: Domains) -> None:
+        """Keep what is not proven, with clipped bounds."""
+        bounds, domains = self._unproven(bounds, domains)
+        if not len(domains):
+            return
+        self._clip(domains, base)
+        domains = self._without_empty(domains)
+        if len(domains):
+            bounds, domains = self._unproven(*improve(self.dual, domains, CLIPPED_STEPS, enough=ENOUGH))
+        if len(domains):
+            pool.add(bounds, domains)
 
-    def _expand(self, pool: Pool, parents: Domains) -> None:
+    def _clip(self, domains: Domains, base: Domains) -> None:
+        """Tighten the bounds of the domains by what bounds their margins, in place."""
+        exactly = base.exactly()
+        if self.forms is None:
+            self.forms = Forms(self.collapsed, self.exact, exactly)
+            if self.proof is not None:
+                group = self.forms.group_of(self.collapsed.count)
+                self.proof.forms.append(UsedForms(len(self.proof.rounds), whole(exactly.alpha[:, 0]), group))
+        reach = self.forms.clip(domains, self.exact.bounded(domains.exactly()))
+        if self.proof is not None:
+            bounded = vars(self.proof.bounded(domains))
+            self.proof.clips.append(Clip(**bounded, forms=len(self.proof.forms) - 1, reach=reach))
+
+    def _unproven(self, bounds: Tensor, domains: Domains) -> tuple[Tensor, Domains]:
+        """What is not proven: neither by bounds recomputed in float64, nor by having no point left."""
+        empty = (domains.lower > domains.upper).any(0)
+        proven = (bounds > MARGIN) & ~empty
+        columns = proven.nonzero().flatten()
+        if len(columns):
+            proven[columns] = self.exact.bound(domains.select(columns).exactly()) > MARGIN
+        if self.proof is not None:
+            self.proof.close(domains.select(proven.nonzero().flatten()))
+            self.proof.close_empty(domains.select(empty.nonzero().flatten()))
+        rest = (~proven & ~empty).nonzero().flatten()
+        return bounds[rest], domains.select(rest)
+
+    def _expand(self, pool: Pool, parents: Domains, base: Domains) -> None:
         """Split the parents, bound the children, and keep those that are not proven."""
         parents = self._without_empty(parents)
         if not len(parents):
@@ -150,22 +193,35 @@ class Search:
             if not len(parents):
                 return
             evaluation = self.dual.evaluate(parents)
-        children = split(self.dual, parents, choose(self.dual, parents, evaluation))
+        taps = choose(self.dual, parents, evaluation)
+        first = self.visited + 1
+        if self.proof is not None:
+            self.proof.splits.append(Split(parents.node, taps, first))
+        children = split(self.dual, parents, taps, first)
         self.visited += len(children)
-        self._keep(pool, *improve(self.dual, children, STEPS, enough=2 * MARGIN))
+        self._keep(pool, *improve(self.dual, children, STEPS, enough=ENOUGH), base)
 
     def _without_empty(self, domains: Domains) -> Domains:
-        full = ~(domains.lower > domains.upper).any(0)
-        return domains if bool(full.all()) else domains.select(full.nonzero().flatten())
+        """The domains that have a point."""
+        empty = (domains.lower > domains.upper).any(0)
+        if not bool(empty.any()):
+            return domains
+        if self.proof is not None:
+            self.proof.close_empty(domains.select(empty.nonzero().flatten()))
+        return domains.select((~empty).nonzero().flatten())
 
     def _finish(self, leaves: Domains) -> None:
         """Decide domains in which nothing is left to split, exactly, by linear programming."""
+        if self.dual.smooth:
+            raise Exhausted("numerical")
         for i in range(len(leaves)):
             leaf = leaves.select(torch.tensor([i], device=leaves.margin.device)).to(torch.float64)
-            if self.dual.smooth:
-                raise Exhausted("numerical")
-            value, point = exact_minimum(self.collapsed, leaf, self.budget.left)
-            if value > MARGIN:
+            bound, beta, point = solve_leaf(self.collapsed, leaf, self.budget.left)
+            leaf.split = torch.where(leaf.lower >= 0, 1, -1).to(leaf.split.dtype)
+            leaf.beta = beta[:, None]
+            if bound > MARGIN and bool(self.exact.bound(leaf) > MARGIN):
+                if self.proof is not None:
+                    self.proof.close(leaf)
                 continue
             witness = self.attack(point[None]) if point is not None else None
             if witness is not None:

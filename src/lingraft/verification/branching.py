@@ -70,8 +70,11 @@ def _point(dual: Dual, domains: Domains, tap: Tensor) -> Tensor:
     return torch.where(dual.relu[tap, 0], 0.0, middle)
 
 
-def split(dual: Dual, domains: Domains, tap: Tensor) -> Domains:
-    """Both sides of the chosen tap (B,) of every domain: first all upper sides, then all lower ones."""
+def split(dual: Dual, domains: Domains, tap: Tensor, first: int = 0) -> Domains:
+    """Both sides of the chosen tap (B,) of every domain: first all upper sides, then all lower ones.
+
+    They become the nodes `first` … of the tree.
+    """
     columns = torch.arange(len(domains), device=tap.device)
     both = domains.select(torch.cat([columns, columns]))
     point = _point(dual, domains, tap)
@@ -82,4 +85,5 @@ def split(dual: Dual, domains: Domains, tap: Tensor) -> Domains:
     both.split[tap, lower_side] = -1
     both.beta[tap, columns] = 0
     both.beta[tap, lower_side] = 0
+    both.node = first + torch.arange(len(both), device=tap.device)
     return both

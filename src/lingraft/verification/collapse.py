@@ -24,11 +24,15 @@ from lingraft.verification.rows import Rows
 
 @dataclass
 class Taps:
-    """The unstable neurons of one site: `index` (U,) into the site, numbers `first` to `last` among all taps."""
+    """The unstable neurons of one site: `index` (U,) into the site, numbers `first` to `last` among all taps.
+
+    Taps of the same `place` (U,) are at the same position of a map, so they look at the same pixels.
+    """
 
     site: int
     kind: str
     index: Tensor
+    place: Tensor
     first: int
     last: int
     P: Matrix
@@ -56,6 +60,13 @@ class Collapsed:
     def count(self) -> int:
         """Number of taps."""
         return len(self.lower)
+
+    def up_to(self, number: int) -> "Collapsed":
+        """What comes before the site with that number among the sites; the rows of its taps take the margins' place."""
+        here = self.taps[number]
+        lower, upper = self.lower[: here.first], self.upper[: here.first]
+        p, q = (matrix.dense().t().contiguous() for matrix in (here.P, here.Q))
+        return Collapsed(self.taps[:number], lower, upper, p, q, here.r, self.center, self.radius)
 
 
 def collapse(
@@ -89,7 +100,8 @@ class _Collapse:
                 number.view(site.shape),
             )
             P, Q, r = self._rows(site.inputs[0], index, first)
-            self.taps.append(Taps(i, site.kind, index, first, first + len(index), P, Q, r))
+            place = index // site.shape[-1] if len(site.shape) > 1 else torch.zeros_like(index)
+            self.taps.append(Taps(i, site.kind, index, place, first, first + len(index), P, Q, r))
 
     def _rows(self, start: int, index: Tensor, before: int) -> tuple[Matrix, Matrix, Tensor]:
         """P, Q and r of the chosen neurons of node `start`, with `before` taps before them."""

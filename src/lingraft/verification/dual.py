@@ -22,6 +22,9 @@ from lingraft.verification.collapse import Collapsed
 from lingraft.verification.matrix import Matrix
 from lingraft.verification.relaxation import Lines, relax, relax_relu
 
+#: In proofs, α is a multiple of one over this, so that certificates are small.
+STEPS_OF_ALPHA = 255
+
 #: A smooth tap is not split any further on an interval shorter than this.
 SMALLEST = 1e-4
 
@@ -31,7 +34,8 @@ class Domains:
     """A batch of domains, one a column: bounds of the taps (T, B), splits, multipliers, and the margin each is about.
 
     `split` is +1 where the lower bound of the tap is a split (z ≥ lower), −1 where the upper one is (z ≤ upper). A
-    smooth tap may be split on both sides; `split` is then the last one, and β < 0 stands for the other side.
+    smooth tap may be split on both sides; `split` is then the last one, and β < 0 stands for the other side. `node` is
+    the number of the domain in the tree of splits.
     """
 
     margin: Tensor
@@ -40,6 +44,7 @@ class Domains:
     split: Tensor
     alpha: Tensor
     beta: Tensor
+    node: Tensor
 
     def __len__(self) -> int:
         return len(self.margin)
@@ -52,6 +57,12 @@ class Domains:
         """Bounds and multipliers in another precision."""
         names = ("lower", "upper", "alpha", "beta")
         return replace(self, **{name: getattr(self, name).to(dtype) for name in names})
+
+    def exactly(self) -> "Domains":
+        """In float64, with α as proofs have it."""
+        double = self.to(torch.float64)
+        double.alpha = (double.alpha * STEPS_OF_ALPHA).round() / STEPS_OF_ALPHA
+        return double
 
     @staticmethod
     def join(parts: "list[Domains]") -> "Domains":
@@ -66,7 +77,7 @@ def root_domains(collapsed: Collapsed, dtype: torch.dtype) -> Domains:
     alpha = relax_relu(lower, upper).lower_slope
     split = torch.zeros_like(lower, dtype=torch.int8)
     margin = torch.arange(count, device=lower.device)
-    return Domains(margin, lower, upper, split, alpha, torch.zeros_like(lower))
+    return Domains(margin, lower, upper, split, alpha, torch.zeros_like(lower), torch.zeros_like(margin))
 
 
 def outward(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -208,10 +219,14 @@ class Dual:
         """Σ β·lower over splits z ≥ lower and −β·upper over splits z ≤ upper (B,): nothing in ReLU networks."""
         return edge_of(domains.split * domains.beta, domains.lower, domains.upper) if self.smooth else None
 
+    def bounded(self, domains: Domains, rows: Row | None = None) -> Row:
+        """The margins, or other rows, bounded by p·x with the multipliers that the domains carry; c is the bound."""
+        push = domains.split * domains.beta
+        return self.backward(rows or self.rows(domains), self.lines(domains), push, self.edge(domains))
+
     def bound(self, domains: Domains, rows: Row | None = None) -> Tensor:
         """Bounds (B,) of the margins, or of other rows, with the multipliers that the domains carry."""
-        push = domains.split * domains.beta
-        return self.backward(rows or self.rows(domains), self.lines(domains), push, self.edge(domains)).c
+        return self.bounded(domains, rows).c
 
     def evaluate(self, domains: Domains) -> Evaluation:
         """Bounds with the multipliers that the domains carry, and what the branching needs."""

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lingraft.verification.collapse import Collapsed
 from lingraft.verification.dual import Domains
-from lingraft.verification.leaf import leaf_minimum, tap_rows
+from lingraft.verification.leaf import solve_leaf, tap_rows
 
 
 def exact_minimum(collapsed: Collapsed, domain: Domains, seconds: float) -> tuple[float, Tensor | None]:
@@ -19,7 +19,8 @@ def exact_minimum(collapsed: Collapsed, domain: Domains, seconds: float) -> tupl
     from scipy.sparse import csr_array, hstack, identity
 
     if not bool(((domain.lower < 0) & (domain.upper > 0)).any()):
-        return leaf_minimum(collapsed, domain, seconds)
+        bound, _, point = solve_leaf(collapsed, domain, seconds)
+        return bound, point
     n, count = len(collapsed.center), collapsed.count
     lower, upper = domain.lower[:, 0].cpu().numpy(), domain.upper[:, 0].cpu().numpy()
     P, Q, r = tap_rows(collapsed)

@@ -19,23 +19,25 @@ from lingraft.verification.dual import Domains
 PRICES = (1e2, 1e5, 1e8)
 
 
-def leaf_minimum(collapsed: Collapsed, leaf: Domains, seconds: float) -> tuple[float, Tensor | None]:
-    """A lower bound of the leaf's margin, equal to its minimum but for the solver's errors, and a minimizer (n,).
+def solve_leaf(collapsed: Collapsed, leaf: Domains, seconds: float) -> tuple[float, Tensor, Tensor | None]:
+    """A lower bound of the leaf's margin, its minimum but for the solver's errors; its β (T,); a minimizer (n,).
 
     −infinity where the solver gave no answer in time; a positive bound, whatever its size, where the leaf is empty.
     """
     program = _Program(collapsed, leaf)
-    best, point = -np.inf, None
+    best, multipliers, point = -np.inf, np.zeros(collapsed.count), None
     for price in PRICES:
         answer = program.solve(price, seconds)
         if answer is None:
             break
         x, beta, violation = answer
-        best = max(best, program.bound(beta))
+        bound = program.bound(beta)
+        if bound > best:
+            best, multipliers = bound, beta
         point = torch.from_numpy(x).to(collapsed.center)
         if best > 0 or violation < 1e-9:
             break
-    return best, point
+    return best, torch.from_numpy(multipliers).to(collapsed.center), point
 
 
 class _Program:
@@ -48,9 +50,7 @@ class _Program:
     def __init__(self, collapsed: Collapsed, leaf: Domains):
         margin = int(leaf.margin[0])
         self.collapsed, self.n = collapsed, len(collapsed.center)
-        lower, upper = (t[:, 0].double().cpu().numpy() for t in (leaf.lower, leaf.upper))
-        self.on = lower >= 0
-        self.side = np.where(self.on, lower, upper)
+        self.on = leaf.lower[:, 0].cpu().numpy() >= 0
         self.p, self.q = collapsed.p[:, margin].cpu().numpy(), collapsed.q[:, margin].cpu().numpy()
         self.c = float(collapsed.c[margin])
         self.center, self.radius = collapsed.center.cpu().numpy(), collapsed.radius.cpu().numpy()
@@ -66,13 +66,13 @@ class _Program:
 
         if seconds <= 0:
             return None
-        count, on = len(self.side), self.on
+        count, on = len(self.on), self.on
         box = _power_of_two(self.radius)
         down = diags_array(1 / self.unit)
         P, Q = down @ self.P @ diags_array(box), down @ self.Q @ diags_array(self.unit)
         cost = np.concatenate([self.p * box, self.q * self.unit])
         scale = float(_power_of_two(np.abs(cost).max(initial=0.0)))
-        sign = np.where(on, -1.0, 1.0)  # −z ≤ −lower on the upper sides, z ≤ upper on the lower ones
+        sign = np.where(on, -1.0, 1.0)  # −z ≤ 0 on the upper sides, z ≤ 0 on the lower ones
         slack = identity(count, format="csr")
         r = self.r / self.unit
         sides = hstack([diags_array(sign) @ hstack([P, Q]), -slack]).tocsr()
@@ -86,7 +86,7 @@ class _Program:
         result = linprog(
             np.concatenate([cost / scale, np.full(count, price)]),
             A_ub=sides if count else None,
-            b_ub=sign * (self.side / self.unit - r) if count else None,
+            b_ub=-sign * r if count else None,
             A_eq=gap if on.any() else None,
             b_eq=r[on] if on.any() else None,
             bounds=bounds,
@@ -106,7 +106,7 @@ class _Program:
             here = slice(taps.first, taps.last)
             slope[here] = np.where(self.on[here], q[here] - beta[here], beta[here])
             q += slope[here] @ self.Q[here]
-        c += float(slope @ self.r) + float(np.where(self.on, beta, -beta) @ self.side)
+        c += float(slope @ self.r)
         p += slope @ self.P
         value = c + float(p @ self.center) - float(np.abs(p) @ self.radius)
         return value if np.isfinite(value) else -np.inf

@@ -17,28 +17,29 @@ from lingraft.verification.budget import Budget
 from lingraft.verification.collapse import collapse
 from lingraft.verification.dual import Domains, Dual, Row, outward, root_domains
 from lingraft.verification.network import Network
+from lingraft.verification.proof import Round, whole
 from lingraft.verification.region import Region
 
 
-def tighten(dual: Dual, exact: Dual, domains: Domains, taps: Tensor, steps: int) -> None:
-    """Tighten the bounds of chosen taps (K, B) of every domain, in place.
+def tighten(dual: Dual, exact: Dual, base: Domains, taps: Tensor, steps: int) -> Round:
+    """Tighten the bounds of chosen taps (K,) of one domain, in place; what was done is the result.
 
     The multipliers are searched in `dual`'s precision; the bounds taken are computed from them by `exact` in float64
     and rounded outwards.
     """
-    count, width = taps.shape
-    columns = domains.select(torch.arange(width, device=taps.device).repeat(2 * count))
-    tap = torch.cat([taps, taps]).flatten()
-    sign = torch.ones(len(tap), dtype=torch.float64, device=taps.device)
-    sign[count * width :] = -1
-    gamma = _search(dual, columns, _signed(dual.tap_rows(tap), sign.to(dual.dtype)), steps)
-    columns = columns.to(torch.float64)
-    rows = _plus(_signed(exact.tap_rows(tap), sign), gamma.double(), exact.rows(columns))
-    below, above = exact.bound(columns, rows).view(2, count, width)
-    column = torch.arange(width, device=taps.device).expand(count, -1)
-    low, high = outward(below, -above, domains.lower.dtype)
-    domains.lower[taps, column] = torch.maximum(domains.lower[taps, column], low)
-    domains.upper[taps, column] = torch.minimum(domains.upper[taps, column], high)
+    count = len(taps)
+    columns = base.select(torch.zeros(2 * count, dtype=torch.long, device=taps.device))
+    both = torch.cat([taps, taps])
+    sign = torch.ones(2 * count, dtype=torch.float64, device=taps.device)
+    sign[count:] = -1
+    gamma = _search(dual, columns, _signed(dual.tap_rows(both), sign.to(dual.dtype)), steps).float()
+    columns = columns.exactly()
+    rows = _plus(_signed(exact.tap_rows(both), sign), gamma.double(), exact.rows(columns))
+    below, above = exact.bound(columns, rows).view(2, count)
+    low, high = outward(below, -above, base.lower.dtype)
+    base.lower[taps, 0] = torch.maximum(base.lower[taps, 0], low)
+    base.upper[taps, 0] = torch.minimum(base.upper[taps, 0], high)
+    return Round(taps, whole(columns.alpha), gamma)
 
 
 def alpha_crown(network: Network, region: Region) -> dict[int, tuple[Tensor, Tensor]]:
@@ -52,7 +53,7 @@ def alpha_crown(network: Network, region: Region) -> dict[int, tuple[Tensor, Ten
     for taps in collapsed.taps:
         numbers = torch.arange(taps.first, taps.last, device=found.center.device)
         for some in numbers.split(256):
-            tighten(dual, dual, domain, some[:, None], steps=20)
+            tighten(dual, dual, domain, some, steps=20)
         lower, upper = (t.view(-1) for t in found.bounds[taps.site])
         here = slice(taps.first, taps.last)
         lower[taps.index] = torch.maximum(lower[taps.index], domain.lower[here, 0])

@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 
 from lingraft.verification.ascent import improve
-from lingraft.verification.bab import MARGIN, Falsified, Search
+from lingraft.verification.bab import ENOUGH, MARGIN, Falsified, Search
 from lingraft.verification.bounds import SiteBounds, bound_sites, margin_crown, margin_intervals
 from lingraft.verification.budget import Budget, Exhausted
-from lingraft.verification.collapse import collapse
-from lingraft.verification.dual import Dual, root_domains
+from lingraft.verification.collapse import Collapsed, collapse
+from lingraft.verification.dual import Domains, Dual, root_domains
 from lingraft.verification.falsify import Falsifier
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Site
 from lingraft.verification.process_memory import is_out_of_memory, peak_memory
+from lingraft.verification.proof import MarginProof, Proof
 from lingraft.verification.region import Region
 from lingraft.verification.rounding import Sizes
 
@@ -46,7 +47,8 @@ class Result:
     `crown` and `alpha` are the lower bounds of the margins at the root before and after optimization, `unstable` counts
     the unstable, non-grafted neurons of every site, of `neurons` in all; `memory` is the peak of the process in MiB.
     `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them, `against` what each margin
-    compares the label with (classes, or rows of constraints), and an `error` that ended it.
+    compares the label with (classes, or rows of constraints), and an `error` that ended it. `proof` is there if it was
+    asked for and the verdict is "verified".
     """
 
     verdict: str
@@ -65,6 +67,7 @@ class Result:
     eps: float | None = None
     against: list[int] = field(default_factory=list)
     error: str | None = None
+    proof: Proof | None = None
 
 
 class Verifier:
@@ -75,11 +78,15 @@ class Verifier:
         self.single = network.to(torch.float32)
         self.sizes = Sizes(network)
         self.dtype = torch.float64 if double else torch.float32
+        #: whether proofs can be kept: they know no activations but ReLU and lines
+        self.provable = all(node.kind == "relu" for node in network.nodes if isinstance(node, Site))
 
-    def verify(self, problem: Problem, timeout: float, memory: float = float("inf"), seed: int = 0) -> Result:
-        """The verdict on one problem within `timeout` seconds and about `memory` bytes."""
+    def verify(
+        self, problem: Problem, timeout: float, memory: float = float("inf"), seed: int = 0, prove: bool = False
+    ) -> Result:
+        """The verdict on one problem within `timeout` seconds and about `memory` bytes; with its proof on request."""
         started = time.monotonic()
-        attempt = _Attempt(self, problem, Budget(timeout, memory), seed)
+        attempt = _Attempt(self, problem, Budget(timeout, memory), seed, Proof() if prove and self.provable else None)
         try:
             result = attempt.run()
         except Exhausted as end:
@@ -100,8 +107,8 @@ class Verifier:
 class _Attempt:
     """What is known of one problem so far."""
 
-    def __init__(self, verifier: Verifier, problem: Problem, budget: Budget, seed: int):
-        self.verifier, self.problem, self.budget = verifier, problem, budget
+    def __init__(self, verifier: Verifier, problem: Problem, budget: Budget, seed: int, proof: Proof | None):
+        self.verifier, self.problem, self.budget, self.proof = verifier, problem, budget, proof
         self.network = verifier.network
         self.falsifier = Falsifier(verifier.single, problem.region, problem.spec, problem.offset, seed)
         self.result = Result("unknown", "forward")
@@ -109,6 +116,7 @@ class _Attempt:
 
     def finish(self, verdict: str, reason: str | None = None) -> Result:
         self.result.verdict, self.result.reason = verdict, reason
+        self.result.proof = self.proof if verdict == "verified" else None
         return self.result
 
     def run(self) -> Result:
@@ -160,12 +168,13 @@ class _Attempt:
         result.stage = "alpha"
         collapsed = collapse(self.network, found, *self._spec(left), self.budget)
         dual, exact = Dual(collapsed, self.verifier.dtype), Dual(collapsed, torch.float64)
-        bounds, domains = improve(dual, root_domains(collapsed, dual.dtype), ALPHA_STEPS, enough=2 * MARGIN)
-        certain = exact.bound(domains.to(torch.float64))
+        bounds, domains = improve(dual, root_domains(collapsed, dual.dtype), ALPHA_STEPS, enough=ENOUGH)
+        certain = exact.bound(domains.exactly())
         open_ = _open(certain)
         result.alpha = list(result.crown)
         for number, bound in zip(left.tolist(), certain.tolist(), strict=True):
             result.alpha[number] = max(bound, result.crown[number])
+        proofs = self._prove(collapsed, left, domains, open_)
         order = [i for i in certain.argsort().tolist() if open_[i]]
         if not order:
             return self.finish("verified")
@@ -173,12 +182,23 @@ class _Attempt:
         result.stage = "branch"
         for i in order:
             column = torch.tensor([i], device=bounds.device)
-            search = Search(collapsed, dual, exact, self.budget, partial(self._try, left[column]))
+            search = Search(collapsed, dual, exact, self.budget, partial(self._try, left[column]), proofs.get(i))
             try:
                 search.run(domains.select(column), bounds[column])
             finally:
                 result.domains += search.visited
         return self.finish("verified")
+
+    def _prove(self, collapsed: Collapsed, left: Tensor, domains: Domains, open_: Tensor) -> dict[int, MarginProof]:
+        """Begin the proof of every margin that is left, if one is wanted: those not `open_` are proven at the root."""
+        if self.proof is None:
+            return {}
+        self.proof.sites = [(taps.site, taps.index) for taps in collapsed.taps]
+        self.proof.margins = [MarginProof(number) for number in left.tolist()]
+        for i, proof in enumerate(self.proof.margins):
+            if not open_[i]:
+                proof.close(domains.select(torch.tensor([i], device=left.device)))
+        return dict(enumerate(self.proof.margins))
 
     def _try(self, margin: Tensor, points: Tensor) -> Tensor | None:
         """A few steps of descent from points (N, n) that minimize the relaxed problem."""
