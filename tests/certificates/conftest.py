@@ -11,9 +11,10 @@ from torch import nn
 
 from lingraft.certificates.bounds import Bounds
 from lingraft.certificates.check import question, region
+from lingraft.certificates.clip import clip, make_groups
 from lingraft.certificates.collapse import Collapsed, collapse
-from lingraft.certificates.dual import Columns, bound, margin, signed_taps
-from lingraft.certificates.format import EMPTY, LEAF, Certificate, Rounds, Tree
+from lingraft.certificates.dual import Columns, below, margin, signed_taps
+from lingraft.certificates.format import EMPTY, LEAF, PARTS, TYPES, Certificate, Tree, tree_of
 from lingraft.certificates.network import Network, inner, inner_places
 from lingraft.certificates.nodes import Input
 from lingraft.certificates.onnx_reader import load_network
@@ -148,10 +149,10 @@ class Unproven(Exception):
 
 
 class Prover:
-    """Proves the margins of a claim by default bounds where possible, else by trees, after a round of tightening."""
+    """Proves the margins of a claim by default bounds where possible, else by trees with rounds and clips."""
 
-    def __init__(self, network: Network, claim: Certificate, rounds: int = 1, limit: int = 400):
-        self.claim, self.rounds, self.limit = claim, rounds, limit
+    def __init__(self, network: Network, claim: Certificate, rounds: int = 1, clips: bool = True, limit: int = 400):
+        self.claim, self.rounds, self.clips, self.limit = claim, rounds, clips, limit
         self.network, spec, offset = question(claim, network)
         found = Bounds(self.network, *region(claim, network))
         left = [i for i, value in enumerate(found.margins(spec, offset)) if not value > 0]
@@ -170,62 +171,83 @@ class Prover:
     def _tree(self, column: int, number: int) -> Tree:
         of, goal = self.of, margin(self.of, column)
         lower, upper = of.lower.copy(), of.upper.copy()
-        steps = []
+        parts: dict[str, list] = {name: [] for name, _, _ in PARTS}
+        taps, sides = np.repeat(np.arange(of.count), 2), np.tile([1, -1], of.count)
         for _ in range(self.rounds):
-            taps, sides = np.repeat(np.arange(of.count), 2), np.tile([1, -1], of.count)
-            factor = np.full(len(taps), 0.25, np.float32)
             alpha = np.tile(_usual(lower, upper), (len(taps), 1))
-            rows = signed_taps(of, taps, sides.astype(float), factor.astype(float), goal)
-            value = bound(of, rows, lower[:, None], upper[:, None], alpha.T / 255, None)
+            rows = signed_taps(of, taps, sides.astype(float), np.full(len(taps), 0.25), goal)
+            value = below(of, rows, lower[:, None], upper[:, None], alpha.T / 255, None).bound
             np.maximum.at(lower, taps[sides > 0], value[sides > 0])
             np.minimum.at(upper, taps[sides < 0], -value[sides < 0])
-            steps.append((taps.astype(np.int32), sides.astype(np.int8), factor, alpha))
-        self.nodes, self.alpha, self.beta = [], [], []
-        self._grow(of, goal, lower, upper, [])
-        parts = [np.concatenate(part) if steps else None for part in zip(*steps, strict=True)] or [
-            np.zeros(0, np.int32), np.zeros(0, np.int8), np.zeros(0, np.float32), np.zeros((0, of.count), np.uint8),
-        ]  # fmt: skip
-        leaves = sum(node < 0 for node in self.nodes)
-        return Tree(
-            number,
-            np.array(self.nodes, np.int32),
-            np.full(leaves, self.rounds, np.int32),
-            np.array(self.alpha, np.uint8).reshape(-1, of.count),
-            np.array(self.beta, np.float32),
-            Rounds(np.array([len(step[0]) for step in steps], np.int32), *parts),
-        )
+            parts["rounds.sizes"].append(len(taps))
+            parts["rounds.taps"] += list(taps)
+            parts["rounds.sides"] += list(sides)
+            parts["rounds.gamma"] += [0.25] * len(taps)
+            parts["rounds.alpha"] += list(alpha)
+        self.parts, self.goal = parts, goal
+        if self.clips:
+            parts["clips.forms_in_force"], parts["clips.forms_alpha"] = [self.rounds], [_usual(lower, upper)]
+            parts["clips.groups"], parts["clips.grid"] = [np.arange(of.count) % 3 - 1], [0.5, 2.0]
+            slopes = _usual(lower, upper) / 255
+            self.groups = make_groups(of, np.arange(of.count) % 3 - 1, lower, upper, slopes)
+        self._grow(lower, upper, [])
+        kinds = {name: np.dtype(TYPES[kind]) for name, kind, _ in PARTS}
+        arrays = {
+            name: np.array(parts[name], kinds[name]).reshape((-1, of.count) if rank == 2 else -1)
+            for name, _, rank in PARTS
+        }
+        return tree_of(number, arrays)
 
-    def _grow(self, of: Collapsed, goal: Columns, lower: np.ndarray, upper: np.ndarray, path: list) -> None:
-        if len(self.nodes) > self.limit:
+    def _record(self, prefix: str, alpha: np.ndarray, beta: np.ndarray, path: list) -> None:
+        self.parts[f"{prefix}.alpha"].append(alpha)
+        self.parts[f"{prefix}.sizes"].append(len(path))
+        self.parts[f"{prefix}.taps"] += [tap for tap, _ in path]
+        self.parts[f"{prefix}.beta"] += list(beta)
+
+    def _grow(self, lower: np.ndarray, upper: np.ndarray, path: list) -> None:
+        nodes, of = self.parts["nodes"], self.of
+        if len(nodes) > self.limit:
             raise Unproven
         if (lower > upper).any():
-            self.nodes.append(EMPTY)
+            nodes.append(EMPTY)
+            self.parts["in_force"].append(self.rounds)
             return
-        alpha, beta, value = self._multipliers(of, goal, lower, upper, path)
+        alpha, beta, value, row = self._multipliers(of, self.goal, lower, upper, path)
         if value > 1e-9:
-            self.nodes.append(LEAF)
-            self.alpha.append(alpha)
-            self.beta += list(beta)
+            nodes.append(LEAF)
+            self.parts["in_force"].append(self.rounds)
+            self._record("multipliers", alpha, beta, path)
             return
+        if self.clips and len(path) % 2:
+            self._record("clips.multipliers", alpha, beta, path)
+            for name, number in (("nodes", len(nodes)), ("in_force", self.rounds), ("forms", 0)):
+                self.parts[f"clips.{name}"].append(number)
+            low, high = lower[:, None].copy(), upper[:, None].copy()
+            clip(of, self.groups, [0.5, 2.0], row, low, high)
+            lower, upper = low[:, 0], high[:, 0]
         score = np.where((lower < 0) & (upper > 0), np.minimum(upper, -lower), -1)
         tap = int(score.argmax())
+        if (lower > upper).any():
+            tap, score[0] = 0, 1.0
         if score[tap] <= 0:
             raise Unproven
-        self.nodes.append(tap)
-        for side, new in (
-            (1, (np.where(np.arange(of.count) == tap, 0.0, lower), upper)),
-            (-1, (lower, np.where(np.arange(of.count) == tap, 0.0, upper))),
-        ):
-            self._grow(of, goal, *new, [*path, (tap, side)])
+        nodes.append(tap)
+        here = np.arange(of.count) == tap
+        self._grow(np.where(here, np.maximum(lower, 0.0), lower), upper, [*path, (tap, 1)])
+        self._grow(lower, np.where(here, np.minimum(upper, 0.0), upper), [*path, (tap, -1)])
 
     def _multipliers(self, of: Collapsed, goal: Columns, lower: np.ndarray, upper: np.ndarray, path: list):
-        """α (bytes), β and their bound, after some steps of ascent with numerical gradients."""
-        taps, sides = np.array([t for t, _ in path], int), np.array([s for _, s in path])
+        """α (bytes), β, their bound and the function below, after some steps of ascent with numerical gradients."""
+        taps = np.array([t for t, _ in path], int)
+
+        def row(values: np.ndarray):
+            push = np.zeros((of.count, values.shape[1]))
+            side = np.where(lower[taps] >= 0, 1.0, np.where(upper[taps] <= 0, -1.0, 0.0))
+            np.add.at(push, taps, side[:, None] * values[of.count :])
+            return below(of, goal, lower[:, None], upper[:, None], values[: of.count], push)
 
         def bounds(values: np.ndarray) -> np.ndarray:
-            push = np.zeros((of.count, values.shape[1]))
-            push[taps] = sides[:, None] * values[of.count :]
-            return bound(of, goal, lower[:, None], upper[:, None], values[: of.count], push)
+            return row(values).bound
 
         best = values = np.concatenate([_usual(lower, upper) / 255, np.zeros(len(path))])
         top = bounds(best[:, None])[0]
@@ -241,7 +263,8 @@ class Prover:
             best, top = (values, value) if value > top else (best, top)
         alpha, beta = (best[: of.count] * 255).round().astype(np.uint8), best[of.count :].astype(np.float32)
         rounded = np.concatenate([alpha / 255, beta.astype(float)])
-        return alpha, beta, bounds(rounded[:, None])[0]
+        found = row(rounded[:, None])
+        return alpha, beta, found.bound[0], found
 
 
 def _usual(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
@@ -250,11 +273,11 @@ def _usual(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="session")
 def prove() -> Callable[..., Certificate | None]:
-    """prove(network, claim, rounds): the claim with its proof, None if none is found."""
+    """prove(network, claim, rounds, clips): the claim with its proof, None if none is found."""
 
-    def go(network: Network, claim: Certificate, rounds: int = 1) -> Certificate | None:
+    def go(network: Network, claim: Certificate, rounds: int = 1, clips: bool = True) -> Certificate | None:
         try:
-            return Prover(network, claim, rounds).claim
+            return Prover(network, claim, rounds, clips).claim
         except Unproven:
             return None
 

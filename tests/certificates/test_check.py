@@ -2,16 +2,23 @@
 
 import copy
 import itertools
+import os
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from lingraft.certificates.check import check, check_file
-from lingraft.certificates.format import Certificate, Rejected, decode, encode
+from lingraft.certificates.format import EMPTY, LEAF, Certificate, Rejected, decode, encode
 
 #: Networks for which the simple prover of these tests finds a tree with several leaves, quickly.
-SEEDS = [5, 6, 14, 57, 62, 79, 117, 145]
+SEEDS = [26, 57, 62, 82, 106, 112, 117, 145]
+
+#: One of them whose first tree has rounds and clips.
+ROUNDS = 106
+
+#: How many changed certificates are tried in all; `benchmarks/certificates.py --mutations` tries more.
+MUTATIONS = int(os.environ.get("LINGRAFT_MUTATIONS", "480"))
 
 
 def claim_of(network, center: float, eps: float, label: int) -> Certificate:
@@ -100,11 +107,61 @@ def test_proofs_are_accepted_and_wider_claims_are_not(proven, exact, seed):
         check(certificate, network)
 
 
+def _shorter(tree) -> None:
+    tree.nodes = tree.nodes[:-1]
+    tree.in_force = tree.in_force[:-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda c: setattr(c, "model", "f" * 64), "another model"),
+        (lambda c: setattr(c, "label", 3), "label 3"),
+        (lambda c: setattr(c, "image", np.zeros(2, np.float32)), "shape"),
+        (lambda c: setattr(c, "clip", (2.0, -2.0)), "empty"),
+        (lambda c: c.trees.append(c.trees[0]), "two for one"),
+        (lambda c: setattr(c.trees[0], "margin", 2), "do not exist"),
+        (lambda c: c.trees.clear(), "default bound"),
+        (lambda c: c.taps.update({7: np.zeros(1, np.int32)}), "activation 7"),
+        (lambda c: c.taps.update({0: c.taps[0] * 0}), "taps of activation 0"),
+        (lambda c: c.taps.update({0: c.taps[0] + 99}), "taps of activation 0"),
+        (lambda c: c.trees[0].nodes.__setitem__(0, 99), "does not exist"),
+        (lambda c: c.trees[0].nodes.__setitem__(0, -3), "does not exist"),
+        (lambda c: _shorter(c.trees[0]), "a leaf is missing"),
+        (lambda c: setattr(c.trees[0], "nodes", np.append(c.trees[0].nodes, -1)), "not one tree"),
+        (lambda c: setattr(c.trees[0], "nodes", c.trees[0].nodes[:0]), "not one tree"),
+        (lambda c: setattr(c.trees[0], "in_force", c.trees[0].in_force[:-1]), "do not fit the tree"),
+        (lambda c: setattr(c.trees[0].multipliers, "alpha", c.trees[0].multipliers.alpha[:-1]), "do not fit the tree"),
+        (lambda c: setattr(c.trees[0].multipliers, "beta", c.trees[0].multipliers.beta[:-1]), "do not fit the tree"),
+        (lambda c: c.trees[0].multipliers.sizes.__setitem__(0, -1), "do not fit the tree"),
+        (lambda c: c.trees[0].multipliers.taps.__setitem__(0, 99), "do not fit the tree"),
+        (lambda c: c.trees[0].clips.forms.__setitem__(0, 1), "forms are used that do not exist"),
+        (lambda c: c.trees[0].clips.in_force.__setitem__(0, -1), "rounds are used that do not exist"),
+        (lambda c: c.trees[0].clips.forms_in_force.__setitem__(0, 9), "rounds are used that do not exist"),
+        (lambda c: c.trees[0].clips.grid.__setitem__(0, -0.5), "negative multiplier"),
+        (lambda c: setattr(c.trees[0].clips, "nodes", c.trees[0].clips.nodes[:0]), "not proven|not"),
+        (lambda c: c.trees[0].in_force.__setitem__(0, 9), "rounds are used that do not exist"),
+        (lambda c: c.trees[0].rounds.gamma.__setitem__(0, -1e-3), "negative multiplier"),
+        (lambda c: c.trees[0].rounds.sides.__setitem__(0, 0), "impossible side"),
+        (lambda c: c.trees[0].rounds.taps.__setitem__(0, 99), "impossible tap"),
+        (lambda c: c.trees[0].multipliers.beta.__setitem__(slice(None), 1e30), "not proven"),
+        (lambda c: c.trees[0].multipliers.beta.__setitem__(slice(None), np.nan), "not proven"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(proven, change, reason):
+    _, network, certificate, _ = proven(ROUNDS)
+    assert len(certificate.trees[0].rounds.gamma)
+    assert len(certificate.trees[0].clips.nodes)
+    change(certificate)
+    with pytest.raises(Rejected, match=reason):
+        check(certificate, network)
+
+
 def mutate(certificate: Certificate, rng) -> Certificate:
     """One random change, of what is claimed or of the proof."""
     new = copy.deepcopy(certificate)
     trees = [tree for tree in new.trees if len(tree.nodes)]
-    choice = int(rng.integers(0, 16))
+    choice = int(rng.integers(0, 20))
     if choice == 0:
         new.eps = float(new.eps * rng.uniform(1, 1.2))
     elif choice == 1:
@@ -123,7 +180,8 @@ def mutate(certificate: Certificate, rng) -> Certificate:
             else new.taps[number] + np.int32(rng.integers(-1, 2))
         )
     elif choice == 6 and trees:
-        new.trees.remove(trees[int(rng.integers(0, len(trees)))])
+        gone = trees[int(rng.integers(0, len(trees)))]
+        new.trees = [tree for tree in new.trees if tree is not gone]
     elif trees:
         tree = trees[int(rng.integers(0, len(trees)))]
         mutate_tree(tree, choice, rng)
@@ -143,12 +201,15 @@ def mutate_tree(tree, choice: int, rng) -> None:
     elif choice == 10:
         i, j = pick(tree.nodes), pick(tree.nodes)
         tree.nodes[[i, j]] = tree.nodes[[j, i]]
-    elif choice == 11 and tree.alpha.size:
-        tree.alpha[pick(tree.alpha)] = rng.integers(0, 256, tree.alpha.shape[1])
-    elif choice == 12 and len(tree.beta):
-        tree.beta[pick(tree.beta)] *= rng.choice([-1, 0, 10, 1e30, np.nan, np.inf])
+    elif choice == 11 and tree.multipliers.alpha.size:
+        alpha = tree.multipliers.alpha
+        alpha[pick(alpha)] = rng.integers(0, 256, alpha.shape[1])
+    elif choice == 12 and len(tree.multipliers.beta):
+        i, beta = pick(tree.multipliers.beta), tree.multipliers.beta
+        beta[i] = rng.choice([-beta[i], 0, 10, 1e30, np.nan, np.inf])
+        tree.multipliers.taps[i] = rng.integers(-1, 14)
     elif choice == 13 and len(tree.rounds.gamma):
-        tree.rounds.gamma[pick(tree.rounds.gamma)] *= rng.choice([-1, 0, 100, 1e30, np.nan, np.inf])
+        tree.rounds.gamma[pick(tree.rounds.gamma)] = rng.choice([-1, 0, 100, 1e30, np.nan, np.inf])
     elif choice == 14 and len(tree.rounds.sides):
         i = pick(tree.rounds.sides)
         tree.rounds.sides[i] = rng.integers(-2, 3)
@@ -157,20 +218,72 @@ def mutate_tree(tree, choice: int, rng) -> None:
         tree.in_force[pick(tree.in_force)] = rng.integers(-1, 4)
         if len(tree.rounds.sizes):
             tree.rounds.sizes[pick(tree.rounds.sizes)] += rng.integers(-1, 2)
+    elif len(tree.clips.nodes):
+        clips, i = tree.clips, pick(tree.clips.nodes)
+        if choice == 16:
+            clips.multipliers.alpha[i] = rng.integers(0, 256, clips.groups.shape[1])
+        elif choice == 17:
+            clips.nodes[i] = rng.integers(-1, len(tree.nodes) + 1)
+        elif choice == 18:
+            clips.groups[0] = rng.integers(-1, 4, clips.groups.shape[1])
+            clips.forms_alpha[0] = rng.integers(0, 256, clips.groups.shape[1])
+        else:
+            clips.grid[:] = rng.choice([-1, 0, 0.1, 3, 1e5, 1e30, np.nan], len(clips.grid))
+
+
+def forge(tree, rng) -> None:
+    """One change of a proof that keeps its form, as someone would make it who wants a false claim accepted."""
+    choice = int(rng.integers(0, 7))
+    leaves, multipliers = np.flatnonzero(tree.nodes < 0), tree.multipliers
+    starts = np.concatenate([[0], np.cumsum(multipliers.sizes)])
+    if choice == 0 and len(multipliers.alpha):  # a leaf is said to be empty
+        which = int(rng.integers(0, len(multipliers.alpha)))
+        tree.nodes[np.flatnonzero(tree.nodes == LEAF)[which]] = EMPTY
+        gone = np.arange(starts[which], starts[which + 1])
+        multipliers.alpha, multipliers.sizes = (
+            np.delete(multipliers.alpha, which, axis=0),
+            np.delete(multipliers.sizes, which),
+        )
+        multipliers.taps, multipliers.beta = np.delete(multipliers.taps, gone), np.delete(multipliers.beta, gone)
+    elif choice == 1:
+        tree.rounds.gamma[:] = -rng.choice([0.1, 1, 10], len(tree.rounds.gamma))
+    elif choice == 2:
+        tree.rounds.sides[:] = rng.choice([-1, 0, 1, 2], len(tree.rounds.sides))
+    elif choice == 3 and len(multipliers.beta):
+        multipliers.beta[:] = rng.normal(0, rng.choice([0.1, 10]), len(multipliers.beta))
+    elif choice == 4 and len(tree.nodes) > 2:  # the tree ends early
+        last = leaves[int(rng.integers(0, len(leaves)))] + 1
+        kept, full = int((tree.nodes[:last] < 0).sum()), int((tree.nodes[:last] == LEAF).sum())
+        tree.nodes, tree.in_force = tree.nodes[:last], tree.in_force[:kept]
+        multipliers.alpha, multipliers.sizes = multipliers.alpha[:full], multipliers.sizes[:full]
+        multipliers.taps, multipliers.beta = multipliers.taps[: starts[full]], multipliers.beta[: starts[full]]
+    elif choice == 5 and tree.rounds.sizes.size:
+        tree.rounds.sizes = np.array([len(tree.rounds.taps)], np.int32)
+        tree.in_force[:] = 1
+    elif choice == 6:  # clips with multipliers that make them stronger, if these were not checked
+        tree.clips.multipliers.beta[:] = rng.normal(0, 10, len(tree.clips.multipliers.beta))
+        tree.clips.grid[:] = rng.choice([-1, -0.1, 1, 50], len(tree.clips.grid))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_changed_certificate_is_accepted_only_if_its_claim_is_true(proven, exact, seed):
-    layers, network, certificate, _ = proven(seed)
+    """Half of them with a claim that is false by a hair and a proof that is forged."""
+    layers, network, certificate, limit = proven(seed)
     rng = np.random.default_rng(1000 + seed)
     outcomes = []
-    for _ in range(60):
-        changed = certificate
-        for _ in range(int(rng.integers(1, 4))):
-            changed = mutate(changed, rng)
+    for number in range(MUTATIONS // len(SEEDS)):
+        changed = copy.deepcopy(certificate)
+        if number % 2:
+            changed.eps = float(limit * rng.uniform(1.0002, 1.01))
+            for _ in range(int(rng.integers(1, 4))):
+                forge(changed.trees[int(rng.integers(0, len(changed.trees)))], rng)
+        else:
+            for _ in range(int(rng.integers(1, 4))):
+                changed = mutate(changed, rng)
         outcome = accepted(changed, network)
         outcomes.append(outcome)
         assert not outcome or true(changed, layers, exact)
+    print(f"network {seed}: {len(outcomes)} changed, {sum(outcomes)} accepted, all of these true")
     assert not all(outcomes)
 
 

@@ -11,35 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lingraft.certificates import format as format_module
-from lingraft.certificates.format import FIRST_LINE, Certificate, Rejected, Rounds, Tree, decode, encode
+from lingraft.certificates.format import FIRST_LINE, PARTS, TYPES, Certificate, Rejected, decode, encode, tree_of
 
 
 def example(ball: bool = True) -> Certificate:
     rng = np.random.default_rng(0)
-    rounds = Rounds(
-        np.array([2, 0, 1], np.int32),
-        np.array([0, 1, 2], np.int32),
-        np.array([1, -1, 1], np.int8),
-        np.array([0, 0.5, 2], np.float32),
-        rng.integers(0, 256, (3, 4)).astype(np.uint8),
-    )
-    tree = Tree(
-        1,
-        np.array([2, -1, 0, -2, -1], np.int32),
-        np.array([3, 1, 0], np.int32),
-        rng.integers(0, 256, (2, 4)).astype(np.uint8),
-        np.array([0.1, 0.2, 0.3], np.float32),
-        rounds,
-    )
-    certificate = Certificate("0" * 64, about={"data": "digits", "index": 7}, trees=[tree])
+    taps, parts = 4, {}
+    for name, kind, rank in PARTS:
+        shape = (int(rng.integers(2, 4)), taps) if rank == 2 else (int(rng.integers(1, 4)),)
+        parts[name] = (rng.integers(0, 200, shape) if kind != "i1" else rng.integers(-1, 2, shape)).astype(TYPES[kind])
+    for group in (["rounds.taps", "rounds.sides", "rounds.gamma", "rounds.alpha"], ["clips.forms_in_force", "clips.forms_alpha", "clips.groups"],
+                  ["clips.nodes", "clips.in_force", "clips.forms", "clips.multipliers.alpha"]):  # fmt: skip
+        for name in group:
+            parts[name] = np.resize(parts[name], (3, *parts[name].shape[1:]))
+    certificate = Certificate("0" * 64, about={"data": "digits", "index": 7}, trees=[tree_of(1, parts)])
     certificate.taps = {0: np.array([1, 5, 2], np.int32), 3: np.array([0], np.int32)}
     if ball:
-        certificate.image, certificate.eps, certificate.clip, certificate.label = (
-            rng.random((1, 3, 3)).astype(np.float32),
-            0.1,
-            (0.0, 1.0),
-            2,
-        )
+        certificate.image, certificate.eps = rng.random((1, 3, 3)).astype(np.float32), 0.1
+        certificate.clip, certificate.label = (0.0, 1.0), 2
     else:
         certificate.lower, certificate.upper = rng.random((1, 3, 3)), 1 + rng.random((1, 3, 3))
         certificate.constraints, certificate.group = (rng.random((4, 3)), rng.random(4)), 2
@@ -104,6 +93,7 @@ def rewritten(change) -> bytes:
         (lambda h: h["sites"].append([3, 0]), "taps"),
         (lambda h: h.update(trees=[1, 2]), "damaged"),
         (lambda h: h.update(trees=[]), "belong"),
+        (lambda h: h["arrays"][-1].update(name="0.other"), "damaged"),
         (lambda h: h.update(model_sha256=5), "damaged"),
     ],
 )
@@ -131,7 +121,6 @@ def test_nan_and_infinity_in_arrays_are_rejected():
 def test_a_small_file_cannot_unpack_to_a_large_one(monkeypatch):
     monkeypatch.setattr(format_module, "MAX_BYTES", 1000)
     certificate = example()
-    certificate.trees[0].alpha = np.zeros((2, 4), np.uint8)
     certificate.image = np.zeros((1, 30, 30), np.float32)
     content = encode(certificate)
     assert len(zlib.compress(certificate.image.tobytes())) < 100

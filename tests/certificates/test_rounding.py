@@ -14,7 +14,7 @@ from lingraft.certificates import dual as dual_module
 from lingraft.certificates import rounding
 from lingraft.certificates.bounds import Bounds
 from lingraft.certificates.collapse import collapse
-from lingraft.certificates.dual import Columns, bound
+from lingraft.certificates.dual import Columns, below
 
 #: Numbers that cancel: sums of products of three of them need far more than 53 bits.
 WILD = [1.0, -1.0, 2.0**24 - 1, 1 - 2.0**24, 2.0**-20 + 2.0**-43, 1 / 3, -1e8, 1e8, 1e-7, 3e12, -3e12, 0.0]
@@ -36,7 +36,7 @@ def lowest(network, low: float, high: float, rng: np.random.Generator) -> list[n
     spec, offset = np.eye(network.outputs), np.zeros(network.outputs)
     of = collapse(found, {}, spec, offset)
     alpha = rng.random((of.count, len(spec)))
-    dual = bound(of, Columns(of.q, of.p, of.c, of.slack), of.lower[:, None], of.upper[:, None], alpha, None)
+    dual = below(of, Columns(of.q, of.p, of.c, of.slack), of.lower[:, None], of.upper[:, None], alpha, None).bound
     return [found.margins(spec, offset), dual]
 
 

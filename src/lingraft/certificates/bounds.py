@@ -45,6 +45,8 @@ class Bounds:
         self.upper: list[Array] = []
         #: what a coefficient of size 1 on an output of each node loses on the way back, one number a channel
         self.lost: list[Array] = []
+        #: sharper bounds of the inputs of each site, and the lines that they allow
+        self.sites: dict[int, tuple[Array, Array]] = {}
         self.lines: dict[int, Lines] = {}
         self.center, self.radius = middle(low, high)
         for i, node in enumerate(self.nodes):
@@ -80,7 +82,7 @@ class Bounds:
         self._keep(*around(value, total), lost)
 
     def _site(self, i: int, site: Site) -> None:
-        """Bounds of the inputs, sharpened in place, then lines, then bounds of the outputs."""
+        """Sharper bounds of the inputs, then lines, then bounds of the outputs."""
         before = site.inputs[0]
         lower, upper = self.lower[before].copy(), self.upper[before].copy()
         open_ = ((site.bend != 0) & (lower < 0) & (upper > 0)).reshape(-1).nonzero()[0]
@@ -91,15 +93,14 @@ class Bounds:
             flat_upper[open_] = np.fmin(flat_upper[open_], high)
         if not (lower <= upper).all():
             raise LingraftError("bounds overflow or contradict each other.")
-        self.lower[before], self.upper[before] = lower, upper
-        self.lines[i] = lines = _lines(site, lower, upper)
-        ends, inside = (site.forward(lower), site.forward(upper)), (lower < 0) & (upper > 0)
-        low = np.where(inside, np.minimum(np.minimum(*ends), site.shift), np.minimum(*ends))
-        high = np.where(inside, np.maximum(np.maximum(*ends), site.shift), np.maximum(*ends))
+        self.sites[i], self.lines[i] = (lower, upper), _lines(site, lower, upper)
+        bends = site.bend * np.maximum(lower, 0), site.bend * np.maximum(upper, 0)
+        slants = site.slope * self.lower[before], site.slope * self.upper[before]
+        low, high = (side(*bends) + side(*slants) + site.shift for side in (np.minimum, np.maximum))
         z, slopes, shift = self.size(before), np.abs(site.bend) + np.abs(site.slope), np.abs(site.shift)
         exact = ((slopes == 0) | (z == 0)) & (shift == 0)  # it is 0
         error = np.where(exact, 0.0, gamma(8) * (slopes * z + shift) + UNDERFLOW)
-        intercepts = np.maximum(np.abs(lines.below[1]), np.abs(lines.above[1]))
+        intercepts = np.maximum(np.abs(self.lines[i].below[1]), np.abs(self.lines[i].above[1]))
         self._keep(around(low, error)[0], around(high, error)[1], error + gamma(site.size) * intercepts)
 
     # --- passing back --------------------------------------------------------------------------------------------

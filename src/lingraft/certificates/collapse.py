@@ -70,7 +70,7 @@ def collapse(bounds: Bounds, named: Mapping[int, Integers], spec: Array, offset:
         if not isinstance(site, Site):
             continue
         before = site.inputs[0]
-        lower, upper = bounds.lower[before], bounds.upper[before]
+        lower, upper = bounds.sites[i]
         taps = (site.bend != 0) & (lower < 0) & (upper > 0)
         taps.reshape(-1)[named.get(i, np.zeros(0, np.int64))] = True
         index, first = taps.reshape(-1).nonzero()[0], found.count

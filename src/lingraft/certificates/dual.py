@@ -52,38 +52,49 @@ def signed_taps(of: Collapsed, taps: Integers, sides: Array, factor: Array, plus
     return Columns(q + factor * plus.q, p + factor * plus.p, total, slack + factor * plus.slack + rounded)
 
 
-def bound(of: Collapsed, rows: Columns, lower: Array, upper: Array, alpha: Array, push: Array | None) -> Array:
-    """Lower bounds (B,) of the rows, where lower ≤ z ≤ upper (T, B) or (T, 1).
+@dataclass
+class Below:
+    """Linear functions p·d + c below something: p (pixels, B), c (B,); `bound` (B,) is their minimum over the box."""
 
-    `alpha` (T, B) is the slope of the line below an open relu, `push` (T, B) is +β where z ≥ 0 and −β where z ≤ 0 is
-    imposed.
+    p: Array
+    c: Array
+    bound: Array
+
+
+def below(
+    of: Collapsed, rows: Columns, lower: Array, upper: Array, alpha: Array, push: Array | None, sites: int | None = None
+) -> Below:
+    """Linear functions of the image below the rows, where lower ≤ z ≤ upper (T, B) or (T, 1).
+
+    `alpha` (T, B) is the slope of the line below an open relu; `push` (T, B) is subtracted from λ, it is +β where z ≥ 0
+    and −β where z ≤ 0 is known. With `sites`, the rows have no coefficients on taps from that site on.
     """
-    q = np.repeat(rows.q, alpha.shape[1], axis=1) if rows.q.shape[1] == 1 else rows.q.copy()
+    width = alpha.shape[1]
+    q = np.repeat(rows.q, width, axis=1) if rows.q.shape[1] == 1 else rows.q.copy()
+    p = np.repeat(rows.p, width, axis=1) if rows.p.shape[1] == 1 else rows.p.copy()
     reach = np.maximum(of.upper, 0)
     error = rows.slack + gamma(of.count + 4) * (reach @ np.abs(rows.q) + of.radius @ np.abs(rows.p))
-    on, open_ = lower >= 0, (lower < 0) & (upper > 0)
-    below = np.where(open_, alpha, on)
-    above = np.where(open_, upper / np.where(open_, upper - lower, 1.0), on)
-    steps, gains = np.empty_like(q), np.zeros(q.shape[1])
-    p = np.repeat(rows.p, q.shape[1], axis=1) if rows.p.shape[1] == 1 else rows.p.copy()
-    for block in reversed(of.blocks):
+    gains, line = np.zeros(width), np.zeros(width)
+    for block in reversed(of.blocks[:sites]):
         if block.last == block.first:
             continue
         here = slice(block.first, block.last)
-        mine = q[here]
-        step = np.where(mine > 0, below[here], above[here]) * mine
+        mine, low, high = q[here], lower[here], upper[here]
+        on, open_ = low >= 0, (low < 0) & (high > 0)
+        above = np.where(open_, high / np.where(open_, high - low, 1.0), on)
+        step = np.where(mine > 0, np.where(open_, alpha[here], on), above) * mine  # λ
         if push is not None:
             step -= push[here]
-        steps[here] = step
-        low, high, rest = lower[here], upper[here], mine - step
-        least = np.minimum(np.where(low < 0, -step, rest) * low, np.where(high > 0, rest, -step) * high)
-        np.minimum(least, 0.0, out=least, where=open_[here])
+        rest = mine - step
+        least = np.minimum(np.where(low < 0, -step, rest) * low, np.where(high > 0, rest, -step) * high)  # μ
+        np.minimum(least, 0.0, out=least, where=open_)
         gains += least.sum(0)
-        error = error + gamma(of.count + 4) * np.abs(least).sum(0)
+        line += of.r[here] @ step
+        error = error + gamma(of.count + 4) * np.abs(least).sum(0) + of.cost[here] @ np.abs(step)
         if block.first:
             q[: block.first] += block.Q.T @ step
         p += block.P.T @ step
-    spread, line = of.radius @ np.abs(p), of.r @ steps
-    error = error + of.cost @ np.abs(steps) + gamma(len(of.radius) + 4) * spread
-    error = error + gamma(len(of.blocks) + 4) * (np.abs(rows.c) + np.abs(gains) + np.abs(line) + spread)
-    return down(rows.c + gains + line - spread - (1.001 * error + UNDERFLOW))
+    error = error + gamma(len(of.blocks) + 4) * (np.abs(rows.c) + np.abs(gains) + np.abs(line))
+    c = down(rows.c + gains + line - (1.001 * error + UNDERFLOW))
+    spread = of.radius @ np.abs(p)
+    return Below(p, c, down(c - spread * (1 + gamma(len(of.radius) + 4))))

@@ -15,6 +15,7 @@ import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,20 @@ TYPES = {"u1": "|u1", "i1": "|i1", "i4": "<i4", "f4": "<f4", "f8": "<f8"}
 
 #: Leaves in the list of a tree's nodes: with multipliers, and without a point of the region.
 LEAF, EMPTY = -1, -2
+
+
+#: The arrays of a tree: name, type and rank. Slopes (u1) are stored as differences of neighbouring rows.
+PARTS = [
+    ("nodes", "i4", 1), ("in_force", "i4", 1),
+    ("multipliers.alpha", "u1", 2), ("multipliers.sizes", "i4", 1),
+    ("multipliers.taps", "i4", 1), ("multipliers.beta", "f4", 1),
+    ("rounds.sizes", "i4", 1), ("rounds.taps", "i4", 1), ("rounds.sides", "i1", 1), ("rounds.gamma", "f4", 1),
+    ("rounds.alpha", "u1", 2),
+    ("clips.forms_in_force", "i4", 1), ("clips.forms_alpha", "u1", 2), ("clips.groups", "i4", 2),
+    ("clips.grid", "f4", 1), ("clips.nodes", "i4", 1), ("clips.in_force", "i4", 1), ("clips.forms", "i4", 1),
+    ("clips.multipliers.alpha", "u1", 2), ("clips.multipliers.sizes", "i4", 1),
+    ("clips.multipliers.taps", "i4", 1), ("clips.multipliers.beta", "f4", 1),
+]  # fmt: skip
 
 
 class Rejected(LingraftError):
@@ -53,20 +68,48 @@ class Rounds:
 
 
 @dataclass
+class Multipliers:
+    """For M domains: alpha (M, T), slopes in 1/255; in turn `sizes` (M,) multipliers `beta` at taps `taps`."""
+
+    alpha: np.ndarray
+    sizes: np.ndarray
+    taps: np.ndarray
+    beta: np.ndarray
+
+
+@dataclass
+class Clips:
+    """Tightening of the bounds at single nodes of a tree.
+
+    forms_in_force (F,): rounds that forms use; forms_alpha (F, T): their slopes; groups (F, T): taps of the same number
+    ≥ 0 are clipped together. grid: values of γ that are tried, in units. nodes (C,): clipped nodes, by place in the
+    tree; in_force, forms (C,): rounds and forms that each uses; and the multipliers that bound the margin there.
+    """
+
+    forms_in_force: np.ndarray
+    forms_alpha: np.ndarray
+    groups: np.ndarray
+    grid: np.ndarray
+    nodes: np.ndarray
+    in_force: np.ndarray
+    forms: np.ndarray
+    multipliers: Multipliers
+
+
+@dataclass
 class Tree:
     """The proof of one margin by splits.
 
     nodes (N,): in preorder, the tap that is split (then come the nodes of the side z ≥ 0, then of z ≤ 0), LEAF or
-    EMPTY. in_force (leaves,): how many rounds each leaf uses, both kinds of leaves. alpha (LEAFs, T): slopes in 1/255.
-    beta: for each LEAF in turn the multipliers of the splits above it, from the root down.
+    EMPTY. in_force (leaves,): how many rounds each leaf uses, both kinds of leaves. multipliers: of each LEAF.
     """
 
     margin: int
     nodes: np.ndarray
     in_force: np.ndarray
-    alpha: np.ndarray
-    beta: np.ndarray
+    multipliers: Multipliers
     rounds: Rounds
+    clips: Clips
 
 
 @dataclass
@@ -143,15 +186,9 @@ def encode(certificate: Certificate) -> bytes:
         add("offsets", "f8", certificate.constraints[1])
     add("taps", "i4", np.concatenate([np.zeros(0, np.int32), *certificate.taps.values()]))
     for i, tree in enumerate(certificate.trees):
-        add(f"{i}.nodes", "i4", tree.nodes)
-        add(f"{i}.in_force", "i4", tree.in_force)
-        add(f"{i}.alpha", "u1", _differences(tree.alpha))
-        add(f"{i}.beta", "f4", tree.beta)
-        add(f"{i}.rounds.sizes", "i4", tree.rounds.sizes)
-        add(f"{i}.rounds.taps", "i4", tree.rounds.taps)
-        add(f"{i}.rounds.sides", "i1", tree.rounds.sides)
-        add(f"{i}.rounds.gamma", "f4", tree.rounds.gamma)
-        add(f"{i}.rounds.alpha", "u1", _differences(tree.rounds.alpha))
+        for name, kind, _ in PARTS:
+            array = attrgetter(name)(tree)
+            add(f"{i}.{name}", kind, _differences(array) if kind == "u1" else array)
     packed = [zlib.compress(array.tobytes(), 9) for _, _, array in arrays]
     header = {
         "model_sha256": certificate.model,
@@ -268,26 +305,34 @@ class _Decoder:
         return result
 
     def _tree(self, i: int, margin: int, taps: int) -> Tree:
-        rounds = Rounds(
-            self._take(f"{i}.rounds.sizes", "i4", 1),
-            self._take(f"{i}.rounds.taps", "i4", 1),
-            self._take(f"{i}.rounds.sides", "i1", 1),
-            self._take(f"{i}.rounds.gamma", "f4", 1),
-            np.cumsum(self._take(f"{i}.rounds.alpha", "u1", 2), axis=0, dtype=np.uint8),
-        )
-        tree = Tree(
-            margin,
-            self._take(f"{i}.nodes", "i4", 1),
-            self._take(f"{i}.in_force", "i4", 1),
-            np.cumsum(self._take(f"{i}.alpha", "u1", 2), axis=0, dtype=np.uint8),
-            self._take(f"{i}.beta", "f4", 1),
-            rounds,
-        )
-        k = len(rounds.taps)
-        lengths = {len(rounds.sides), len(rounds.gamma), len(rounds.alpha), int(rounds.sizes.sum())}
-        if lengths != {k} or (rounds.sizes < 0).any() or rounds.alpha.shape[1] != taps or tree.alpha.shape[1] != taps:
-            raise Rejected("the parts of a tree do not fit together")
+        parts = {}
+        for name, kind, rank in PARTS:
+            array = self._take(f"{i}.{name}", kind, rank)
+            if rank == 2 and array.shape[1] != taps:
+                raise Rejected(f"the array {name!r} is not about {taps} taps")
+            parts[name] = np.cumsum(array, axis=0, dtype=np.uint8) if kind == "u1" else array
+        tree = tree_of(margin, parts)
+        for lengths in (
+            {len(tree.rounds.taps), len(tree.rounds.sides), len(tree.rounds.gamma), len(tree.rounds.alpha)},
+            {len(tree.clips.forms_in_force), len(tree.clips.forms_alpha), len(tree.clips.groups)},
+            {len(tree.clips.nodes), len(tree.clips.in_force), len(tree.clips.forms), len(tree.clips.multipliers.alpha)},
+        ):
+            if len(lengths) != 1:
+                raise Rejected("the parts of a tree do not fit together")
         return tree
+
+
+def tree_of(margin: int, parts: dict[str, np.ndarray]) -> Tree:
+    """The tree that has these parts, by the names of PARTS."""
+
+    def of(prefix: str) -> dict[str, np.ndarray]:
+        found = {name.removeprefix(prefix): array for name, array in parts.items() if name.startswith(prefix)}
+        return {name: array for name, array in found.items() if "." not in name}
+
+    clips = Clips(**of("clips."), multipliers=Multipliers(**of("clips.multipliers.")))
+    return Tree(
+        margin, **of(""), multipliers=Multipliers(**of("multipliers.")), rounds=Rounds(**of("rounds.")), clips=clips
+    )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

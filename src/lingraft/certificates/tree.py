@@ -1,13 +1,13 @@
 """The proof of one margin by splits: does the tree cover the region, and does every leaf prove the margin there?"""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from lingraft.certificates.clip import Group, clip, make_groups
 from lingraft.certificates.collapse import Collapsed
-from lingraft.certificates.dual import bound, margin, signed_taps
-from lingraft.certificates.format import EMPTY, LEAF, Rejected, Tree
+from lingraft.certificates.dual import Below, below, margin, signed_taps
+from lingraft.certificates.format import EMPTY, LEAF, Multipliers, Rejected, Tree
 from lingraft.certificates.rounding import Array
 from lingraft.certificates.rows import Integers
 
@@ -26,14 +26,12 @@ def check_tree(of: Collapsed, order: Integers, column: int, tree: Tree) -> None:
 
 
 @dataclass
-class _Leaf:
-    """Splits (named tap, ±1) from the root down, rounds in use, and where its multipliers start, −1 if EMPTY."""
+class _Domain:
+    """A node of the tree, by its place, and bounds (T,) of the taps from splits and clips above it."""
 
-    taps: list[int]
-    sides: list[int]
-    in_force: int
-    alpha: int
-    beta: int
+    node: int
+    lower: Array
+    upper: Array
 
 
 class _Proof:
@@ -43,18 +41,76 @@ class _Proof:
         self.width = max(1, BATCH // max(1, of.count))
         #: slopes of open taps that the certificate does not name
         self.usual = (of.upper > -of.lower).astype(np.float64)
+        self.starts = {id(m): _starts(m, self._exist(m.taps)) for m in (tree.multipliers, tree.clips.multipliers)}
 
     def check(self) -> None:
-        """Rounds first, then all leaves, in groups that use the same rounds."""
-        stages = self._rounds()
-        waiting: dict[int, list[_Leaf]] = {}
-        for leaf in self._leaves(len(stages) - 1):
-            group = waiting.setdefault(leaf.in_force, [])
-            group.append(leaf)
-            if len(group) == self.width:
-                self._check_leaves(waiting.pop(leaf.in_force), *stages[leaf.in_force])
-        for in_force, group in waiting.items():
-            self._check_leaves(group, *stages[in_force])
+        """Rounds first; then the nodes, those above before those below, many at a time."""
+        self.lower, self.upper = self._rounds()
+        children, leaf_of, multipliers_of = self._shape()
+        clip_of = self._clips()
+        waiting = [_Domain(0, self.of.lower, self.of.upper)]
+        while waiting:
+            some, waiting = waiting[-self.width :], waiting[: -self.width]
+            nodes = np.array([domain.node for domain in some])
+            lower, upper = (np.stack([getattr(d, side) for d in some], axis=1) for side in ("lower", "upper"))
+            for forms in range(len(self.tree.clips.forms_alpha)):
+                clipped = [
+                    i for i, n in enumerate(nodes) if n in clip_of and self.tree.clips.forms[clip_of[n]] == forms
+                ]
+                if clipped:
+                    self._clip(forms, clipped, [clip_of[n] for n in nodes[clipped]], lower, upper)
+            self._check_leaves(nodes, leaf_of, multipliers_of, lower, upper)
+            for i in np.flatnonzero(self.tree.nodes[nodes] >= 0):
+                tap, (above, under) = self.order[self.tree.nodes[nodes[i]]], children[nodes[i]]
+                on, off = (_Domain(child, lower[:, i].copy(), upper[:, i].copy()) for child in (above, under))
+                on.lower[tap], off.upper[tap] = max(on.lower[tap], 0.0), min(off.upper[tap], 0.0)
+                waiting += [on, off]
+
+    # --- form -------------------------------------------------------------------------------------------------------
+
+    def _exist(self, taps: np.ndarray) -> bool:
+        return not len(taps) or bool(taps.min() >= 0 and taps.max() < len(self.order))
+
+    def _shape(self) -> tuple[list[tuple[int, int]], Integers, Integers]:
+        """Children of every node, its number among leaves, and among leaves with multipliers, by place.
+
+        Read from its end, a list in preorder is a tree if every split finds two subtrees behind it and one is left in
+        the end: so no side of a split can be missing.
+        """
+        nodes, leaves = self.tree.nodes, self.tree.nodes < 0
+        if not self._exist(nodes[~leaves]) or (nodes < EMPTY).any():
+            raise Rejected("a split of a tap that does not exist")
+        children, roots = [(-1, -1)] * len(nodes), list[int]()
+        for place in range(len(nodes) - 1, -1, -1):
+            if nodes[place] >= 0:
+                if len(roots) < 2:
+                    raise Rejected("the tree is not complete, a leaf is missing")
+                children[place] = roots.pop(), roots.pop()
+            roots.append(place)
+        if len(roots) != 1:
+            raise Rejected("the list of nodes is not one tree")
+        if len(self.tree.in_force) != leaves.sum() or len(self.tree.multipliers.alpha) != (nodes == LEAF).sum():
+            raise Rejected("multipliers do not fit the tree")
+        self._in_force(self.tree.in_force)
+        return children, np.cumsum(leaves) - 1, np.cumsum(nodes == LEAF) - 1
+
+    def _in_force(self, rounds: np.ndarray) -> None:
+        if len(rounds) and not 0 <= rounds.min() <= rounds.max() < self.lower.shape[1]:
+            raise Rejected("rounds are used that do not exist")
+
+    def _clips(self) -> dict[int, int]:
+        """The number of the clip of each node that has one."""
+        clips = self.tree.clips
+        self._in_force(clips.in_force)
+        self._in_force(clips.forms_in_force)
+        if len(clips.forms) and not 0 <= clips.forms.min() <= clips.forms.max() < len(clips.forms_alpha):
+            raise Rejected("forms are used that do not exist")
+        if not ((clips.grid > 0) & (clips.grid < 1e6)).all():
+            raise Rejected("a negative multiplier in the grid")
+        self.groups: dict[int, list[Group]] = {}
+        return {node: i for i, node in enumerate(clips.nodes.tolist())}
+
+    # --- bounds -----------------------------------------------------------------------------------------------------
 
     def _slopes(self, alpha: np.ndarray) -> Array:
         """(T, B) from rows (B, named taps) of the certificate."""
@@ -62,11 +118,8 @@ class _Proof:
         result[self.order] = SLOPES[alpha].T
         return result
 
-    def _exist(self, taps: np.ndarray) -> bool:
-        return not len(taps) or bool(taps.min() >= 0 and taps.max() < len(self.order))
-
-    def _rounds(self) -> list[tuple[Array, Array]]:
-        """Bounds (T,) of all taps where the margin is ≤ 0, after 0, 1, 2 … rounds."""
+    def _rounds(self) -> tuple[Array, Array]:
+        """Bounds (T, rounds + 1) of all taps where the margin is ≤ 0, after 0, 1, 2 … rounds."""
         of, rounds = self.of, self.tree.rounds
         if not ((rounds.gamma >= 0).all() and np.isin(rounds.sides, (-1, 1)).all() and self._exist(rounds.taps)):
             raise Rejected("a round with a negative multiplier, an impossible side or an impossible tap")
@@ -79,72 +132,69 @@ class _Proof:
                 some = slice(start, min(start + self.width, first + size))
                 taps, sides = self.order[rounds.taps[some]], rounds.sides[some].astype(np.float64)
                 rows = signed_taps(of, taps, sides, rounds.gamma[some].astype(np.float64), self.goal)
-                value = bound(of, rows, lower[:, None], upper[:, None], self._slopes(rounds.alpha[some]), None)
+                value = below(of, rows, lower[:, None], upper[:, None], self._slopes(rounds.alpha[some]), None).bound
                 value[~np.isfinite(value)] = -np.inf  # an overflow proves nothing
                 np.maximum.at(tighter[0], taps[sides > 0], value[sides > 0])
                 np.minimum.at(tighter[1], taps[sides < 0], -value[sides < 0])
             stages.append(tighter)
-            first += size
-        return stages
+            first += max(size, 0)
+        lowers, uppers = zip(*stages, strict=True)
+        return np.stack(lowers, axis=1), np.stack(uppers, axis=1)
 
-    def _leaves(self, rounds: int) -> Iterator[_Leaf]:
-        """The leaves in preorder. A list that ends early or late is no tree, so no leaf can be missing."""
-        tree = self.tree
-        if not self._exist(tree.nodes[tree.nodes >= 0]) or (tree.nodes < EMPTY).any():
-            raise Rejected("a split of a tap that does not exist")
-        if ((tree.in_force < 0) | (tree.in_force > rounds)).any():
-            raise Rejected("a leaf uses rounds that do not exist")
-        taps: list[int] = []
-        sides: list[int] = []
-        leaf = alpha = beta = 0
-        for i, node in enumerate(tree.nodes.tolist()):
-            if i and not sides:
-                raise Rejected("the tree has too many nodes")
-            if node >= 0:
-                taps.append(node)
-                sides.append(1)
-                continue
-            if leaf >= len(tree.in_force):
-                raise Rejected("a leaf is not described")
-            places = (alpha, beta) if node == LEAF else (-1, -1)
-            yield _Leaf(taps.copy(), sides.copy(), int(tree.in_force[leaf]), *places)
-            leaf += 1
-            if node == LEAF:
-                alpha, beta = alpha + 1, beta + len(taps)
-            while sides and sides[-1] == -1:
-                taps.pop()
-                sides.pop()
-            if sides:
-                sides[-1] = -1
-        if sides or not leaf:
-            raise Rejected("the tree is not complete, a leaf is missing")
-        if leaf != len(tree.in_force) or alpha != len(tree.alpha) or beta != len(tree.beta):
-            raise Rejected("the multipliers do not fit the tree")
-
-    def _check_leaves(self, leaves: list[_Leaf], root_lower: Array, root_upper: Array) -> None:
-        lower, upper = (np.repeat(t[:, None], len(leaves), axis=1) for t in (root_lower, root_upper))
+    def _below(self, multipliers: Multipliers, which: list[int], lower: Array, upper: Array) -> Below:
+        """The margin from below in some domains, with the multipliers number `which`."""
         push = np.zeros_like(lower)
-        for column, leaf in enumerate(leaves):
-            taps, sides = self.order[leaf.taps], np.array(leaf.sides)
-            up_side, low_side = taps[sides > 0], taps[sides < 0]
-            lower[up_side, column] = np.maximum(lower[up_side, column], 0.0)
-            upper[low_side, column] = np.minimum(upper[low_side, column], 0.0)
-            if leaf.alpha >= 0:
-                beta = self.tree.beta[leaf.beta : leaf.beta + len(taps)]
-                if len(beta) != len(taps):
-                    raise Rejected("multipliers are missing")
-                np.add.at(push[:, column], taps, sides * beta.astype(np.float64))
-        empty = (lower > upper).any(0)
-        left = np.array([leaf.alpha >= 0 for leaf in leaves]) & ~empty
-        if not (left | empty).all():
+        starts = self.starts[id(multipliers)]
+        for column, number in enumerate(which):
+            here = slice(starts[number], starts[number + 1])
+            taps = self.order[multipliers.taps[here]]
+            side = np.where(lower[taps, column] >= 0, 1.0, np.where(upper[taps, column] <= 0, -1.0, 0.0))
+            np.add.at(push[:, column], taps, side * multipliers.beta[here].astype(np.float64))
+        return below(self.of, self.goal, lower, upper, self._slopes(multipliers.alpha[which]), push)
+
+    def _clip(self, forms: int, columns: list[int], which: list[int], lower: Array, upper: Array) -> None:
+        """Clip some columns of the bounds, in place."""
+        clips = self.tree.clips
+        if forms not in self.groups:
+            stage = int(clips.forms_in_force[forms])
+            numbers = np.full(self.of.count, -1)
+            numbers[self.order] = clips.groups[forms]
+            slopes = self._slopes(clips.forms_alpha[forms : forms + 1])[:, 0]
+            self.groups[forms] = make_groups(self.of, numbers, self.lower[:, stage], self.upper[:, stage], slopes)
+        in_force = clips.in_force[which]
+        low, high = (
+            np.maximum(lower[:, columns], self.lower[:, in_force]),
+            np.minimum(upper[:, columns], self.upper[:, in_force]),
+        )
+        goal = self._below(clips.multipliers, which, low, high)
+        clip(self.of, self.groups[forms], clips.grid.tolist(), goal, low, high)
+        lower[:, columns], upper[:, columns] = low, high
+
+    def _check_leaves(
+        self, nodes: Integers, leaf_of: Integers, multipliers_of: Integers, lower: Array, upper: Array
+    ) -> None:
+        """Each leaf among the nodes has no point, or a bound above 0."""
+        kind = self.tree.nodes[nodes]
+        leaves = np.flatnonzero(kind < 0)
+        in_force = self.tree.in_force[leaf_of[nodes[leaves]]]
+        low, high = (
+            np.maximum(lower[:, leaves], self.lower[:, in_force]),
+            np.minimum(upper[:, leaves], self.upper[:, in_force]),
+        )
+        left = np.flatnonzero(~(low > high).any(0))
+        if (kind[leaves[left]] == EMPTY).any():
             raise Rejected("a leaf that is said to be empty is not")
-        columns = left.nonzero()[0]
-        if not len(columns):
-            return
-        which = [leaves[i].alpha for i in columns]
-        if max(which) >= len(self.tree.alpha):
-            raise Rejected("multipliers are missing")
-        alpha = self._slopes(self.tree.alpha[which])
-        value = bound(self.of, self.goal, lower[:, columns], upper[:, columns], alpha, push[:, columns])
-        if not ((value > 0) & np.isfinite(value)).all():
-            raise Rejected(f"a leaf is not proven: its bound is {np.nanmin(value):.6g}")
+        if len(left):
+            which = multipliers_of[nodes[leaves[left]]].tolist()
+            value = self._below(self.tree.multipliers, which, low[:, left], high[:, left]).bound
+            if not ((value > 0) & np.isfinite(value)).all():
+                raise Rejected(f"a leaf is not proven: its bound is {value.min():.6g}")
+
+
+def _starts(multipliers: Multipliers, exist: bool) -> list[int]:
+    """Where the β of each domain start, and where the last ones end."""
+    sizes = multipliers.sizes
+    fits = len(sizes) == len(multipliers.alpha) and not (sizes < 0).any()
+    if not fits or not sizes.sum() == len(multipliers.taps) == len(multipliers.beta) or not exist:
+        raise Rejected("multipliers do not fit the tree")
+    return [0, *np.cumsum(sizes).tolist()]

@@ -1,0 +1,88 @@
+"""Tighter bounds of the taps of a domain, from linear functions of the image.
+
+Where a margin is at most 0, so is the linear function p·d + c below it. With a linear function a·d + b below z (its
+*form*, made once for the region) and any γ ≥ 0,
+
+    z  ≥  a·d + b  ≥  a·d + b + γ·(p·d + c)  ≥  b + γ·c − Σ|a + γ·p|·radius
+
+and likewise for −z. Taps that look at the same few pixels are handled together; on the other pixels, p·d is at least
+−Σ|p|·radius. With everything scaled by the radius, and |a| and |p| to a sum of 1, γ is k·Σ|a| / Σ|p| for numbers k that
+the certificate gives, and the sums are distances in the 1-norm.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from lingraft.certificates.collapse import Collapsed
+from lingraft.certificates.dual import Below, Columns, below, signed_taps
+from lingraft.certificates.rounding import Array, down, gamma
+from lingraft.certificates.rows import Integers
+
+#: Taps whose forms are made at once.
+CHUNK = 128
+
+
+@dataclass
+class Group:
+    """Taps (m,) that look at pixels (w,), and their forms: below z, then below −z.
+
+    unit (2m, w) are a·radius over `size` (2m, 1), which is about Σ|a|·radius; constant (2m, 1) is b.
+    """
+
+    taps: Integers
+    pixels: Integers
+    unit: Array
+    size: Array
+    constant: Array
+
+
+def make_groups(of: Collapsed, numbers: Integers, lower: Array, upper: Array, alpha: Array) -> list[Group]:
+    """Forms of all taps with a number ≥ 0 (T,), from bounds (T,) and slopes (T,); equal numbers are one group."""
+    none = Columns(np.zeros((of.count, 1)), np.zeros((len(of.radius), 1)), np.zeros(1), np.zeros(1))
+    groups = []
+    for site, block in enumerate(of.blocks):
+        here = np.arange(block.first, block.last)
+        for number in np.unique(numbers[here]):
+            for taps in _pieces(here[numbers[here] == number]) if number >= 0 else ():
+                both, sides = np.concatenate([taps, taps]), np.repeat([1.0, -1.0], len(taps))
+                rows = signed_taps(of, both, sides, np.zeros(len(both)), none)
+                slopes = np.repeat(alpha[:, None], len(both), axis=1)
+                forms = below(of, rows, lower[:, None], upper[:, None], slopes, None, site)
+                pixels = np.flatnonzero(forms.p.any(1))
+                scaled = (forms.p[pixels] * of.radius[pixels, None]).T
+                size = np.maximum(np.abs(scaled).sum(1, keepdims=True), 1e-30)
+                groups.append(Group(taps, pixels, scaled / size, size, forms.c[:, None]))
+    return groups
+
+
+def _pieces(taps: Integers) -> list[Integers]:
+    return np.array_split(taps, -(-len(taps) // CHUNK))
+
+
+def clip(of: Collapsed, groups: list[Group], grid: list[float], goal: Below, lower: Array, upper: Array) -> None:
+    """Tighten bounds (T, B) in place, for x at which what `goal` is below is at most 0."""
+    scaled = np.abs(goal.p * of.radius[:, None])
+    for group in groups:
+        reach = scaled[group.pixels].sum(0)
+        binding = np.flatnonzero((-goal.bound < 2 * reach) & (reach > 0))  # elsewhere nothing is gained
+        if not len(binding):
+            continue
+        reach = reach[binding]
+        here = (goal.p[group.pixels][:, binding] * of.radius[group.pixels, None] / reach).T
+        width = len(group.pixels) + 8
+        # c on these pixels: the bound, but without the loss on them
+        level = down(goal.bound[binding] + reach * (1 - gamma(width))) / reach
+        best = np.full((len(group.unit), len(binding)), -np.inf)
+        for k in grid:
+            distance = cdist(group.unit, -k * here, "cityblock")
+            value = k * level - distance
+            error = gamma(width) * (1 + k + distance + k * np.abs(level))
+            np.maximum(best, value - error, out=best)
+        result = group.constant + group.size * best
+        result = down(result - gamma(4) * (np.abs(group.constant) + np.abs(group.size * best)))
+        result[~np.isfinite(result)] = -np.inf
+        at = np.ix_(group.taps, binding)
+        lower[at] = np.maximum(lower[at], result[: len(group.taps)])
+        upper[at] = np.minimum(upper[at], -result[len(group.taps) :])
