@@ -1,0 +1,175 @@
+"""Certificates of the public verification problems: how many verified verdicts check, at what size and what cost.
+
+Each folder holds `model.onnx` and `problems.npz` (image, label, lower, upper). One thread; CPU-seconds of this process
+for verifying and for checking. A certificate that is rejected, or a verified image without one, makes the exit code 1.
+
+    LINGRAFT_PROBLEMS=folder python benchmarks/certificates.py [FOLDER …] [--limit S] [--images 0:5] [--json FILE]
+    python benchmarks/certificates.py --mutations 10000      changed certificates, none accepted whose claim is false
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from lingraft import load_onnx
+from lingraft.certificates.check import check
+from lingraft.certificates.format import Certificate, Rejected, decode, encode
+from lingraft.certificates.onnx_reader import load_network
+from lingraft.cli.options import parse_images
+from lingraft.errors import LingraftError
+from lingraft.verification.certificate_writer import CertificateWriter
+from lingraft.verification.process_memory import forget_peak, peak_memory
+from lingraft.verification.request import Request
+from lingraft.verification.verifier import Verifier
+
+console = Console(stderr=True, highlight=False)
+
+
+@dataclass
+class Score:
+    """All verified images of one folder."""
+
+    folder: str
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    def total(self, name: str, only_trees: bool | None = None) -> float:
+        """Sum of a figure over images with certificates, with or without trees or both."""
+        return sum(r[name] for r in self.certified if only_trees is None or bool(r["leaves"]) == only_trees)
+
+    @property
+    def certified(self) -> list[dict[str, Any]]:
+        return [r for r in self.records if r["accepted"]]
+
+
+def run(folder: Path, images: slice, limit: float) -> Score:
+    """Verify, write, read and check."""
+    network = load_network(folder / "model.onnx")
+    with np.load(folder / "problems.npz") as problems:
+        given = {name: torch.from_numpy(problems[name]) for name in ("image", "label", "lower", "upper")}
+    model = load_onnx(folder / "model.onnx")
+    request = Request(model, given["image"], given["label"], lower=given["lower"], upper=given["upper"])
+    verifier, writer = Verifier(request.network), CertificateWriter(request.network, network)
+    score = Score(folder.name)
+    for i in list(range(len(request)))[images]:
+        begun = time.process_time()
+        result = verifier.verify(request.problem(i), limit, seed=i, prove=True)
+        verifying = time.process_time() - begun
+        if result.verdict != "verified":
+            continue
+        record: dict[str, Any] = {"image": i, "stage": result.stage, "verifying": verifying, "accepted": False}
+        score.records.append(record)
+        try:
+            content = encode(writer.certificate(request, i, result, {"folder": folder.name, "index": i}))
+        except LingraftError as error:
+            record["reason"] = str(error)
+            console.print(f"[red]{folder.name} {i:3d} verified by {result.stage}, {error}[/]")
+            continue
+        forget_peak()
+        begun = time.process_time()
+        certificate, reason = _checked(content, network)
+        checking = time.process_time() - begun
+        leaves = 0 if certificate is None else certificate.leaves
+        taps = 0 if certificate is None else certificate.count
+        record |= {"accepted": not reason, "reason": reason, "checking": checking, "bytes": len(content)}
+        record |= {"leaves": leaves, "taps": taps, "memory": peak_memory()}
+        verdict = f"[red]rejected: {reason}[/]" if reason else "accepted"
+        console.print(
+            f"{folder.name} {i:3d} {verdict}, verified by {result.stage} in {verifying:.2f} s,"
+            f" checked in {checking:.2f} s, {len(content) / 1000:.1f} kB, {leaves} leaves, {taps} taps,"
+            f" {record['memory']:.0f} MiB",
+            soft_wrap=True,
+        )
+    return score
+
+
+def _checked(content: bytes, network: Any) -> tuple[Certificate | None, str]:
+    certificate = None
+    try:
+        certificate = decode(content)
+        check(certificate, network)
+    except Rejected as error:
+        return certificate, str(error)
+    return certificate, ""
+
+
+def show(scores: list[Score]) -> None:
+    """One line a folder."""
+    heads = (
+        "folder",
+        "verified",
+        "accepted",
+        "verifying s",
+        "checking s",
+        "ratio",
+        "worst",
+        "root kB",
+        "kB a leaf",
+        "MiB",
+    )
+    table = Table(*heads)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for score in scores:
+        done = score.certified
+        verifying, checking = score.total("verifying"), score.total("checking")
+        roots = [r["bytes"] / 1000 for r in done if r["leaves"] <= 1]
+        leaves = [(r["bytes"] / 1000, r["leaves"]) for r in done if r["leaves"] > 1]
+        table.add_row(
+            score.folder,
+            str(len(score.records)),
+            f"{len(done)} ({len(done) / max(1, len(score.records)):.0%})",
+            f"{verifying:.1f}",
+            f"{checking:.1f}",
+            f"{checking / verifying:.2f}" if verifying else "",
+            f"{max((r['checking'] / r['verifying'] for r in done), default=0):.2f}",
+            f"≤ {max(roots):.0f}" if roots else "",
+            f"≤ {max(size / count for size, count in leaves):.2f}" if leaves else "",
+            f"{max((r['memory'] for r in done), default=0):.0f}",
+        )
+    Console(width=max(console.width, 110)).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", nargs="*", help="names of folders (default: all)")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds an image (default: 60)")
+    parser.add_argument("--images", help="a range such as 0:5, or one number (default: all)")
+    parser.add_argument("--json", type=Path, help="write everything to this file as well")
+    parser.add_argument("--mutations", type=int, help="instead, check so many changed certificates of small networks")
+    options = parser.parse_args()
+    if options.mutations:
+        test = Path(__file__).parent.parent / "tests" / "certificates" / "test_check.py"
+        chosen = [sys.executable, "-m", "pytest", "-q", str(test), "-k", "changed", "-s"]
+        sys.exit(subprocess.run(chosen, env={**os.environ, "LINGRAFT_MUTATIONS": str(options.mutations)}).returncode)
+    torch.set_num_threads(1)
+    root = Path(os.environ.get("LINGRAFT_PROBLEMS", ""))
+    known = sorted(path.parent.name for path in root.glob("*/problems.npz")) if root.name else []
+    if not known or not set(options.folders) <= set(known):
+        parser.error(f"LINGRAFT_PROBLEMS must point at the problems; found: {', '.join(known) or 'nothing'}")
+    try:
+        images = slice(None) if options.images is None else parse_images(options.images)
+    except LingraftError as error:
+        parser.error(str(error))
+    scores = [run(root / name, images, options.limit) for name in options.folders or known]
+    show(scores)
+    if options.json:
+        content = [{"folder": score.folder, "limit": options.limit, "images": score.records} for score in scores]
+        options.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    sys.exit(any(len(score.certified) < len(score.records) for score in scores))
+
+
+if __name__ == "__main__":
+    main()
