@@ -30,7 +30,7 @@ from lingraft.certificates.format import Certificate, Rejected, decode, encode
 from lingraft.certificates.onnx_reader import load_network
 from lingraft.cli.options import parse_images
 from lingraft.errors import LingraftError
-from lingraft.verification.certificate_writer import CertificateWriter
+from lingraft.verification.certificate_writer import CertificateWriter, claim_of_image
 from lingraft.verification.process_memory import forget_peak, peak_memory
 from lingraft.verification.request import Request
 from lingraft.verification.verifier import Verifier
@@ -72,7 +72,8 @@ def run(folder: Path, images: slice, limit: float) -> Score:
         record: dict[str, Any] = {"image": i, "stage": result.stage, "verifying": verifying, "accepted": False}
         score.records.append(record)
         try:
-            content = encode(writer.certificate(request, i, result, {"folder": folder.name, "index": i}))
+            claim = claim_of_image(request, i, {"folder": folder.name, "index": i})
+            content = encode(writer.certificate(claim, result))
         except LingraftError as error:
             record["reason"] = str(error)
             console.print(f"[red]{folder.name} {i:3d} verified by {result.stage}, {error}[/]")

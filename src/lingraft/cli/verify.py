@@ -13,9 +13,15 @@ from lingraft.errors import LingraftError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from torch import nn
+
+    from lingraft.certificates.format import Certificate
+    from lingraft.interop.instance import Instance
     from lingraft.runs import Run
-    from lingraft.verification.request import Limits
+    from lingraft.verification.certify import Tally as Certificates
+    from lingraft.verification.request import Limits, Request
     from lingraft.verification.summary import Summary
+    from lingraft.verification.verifier import Result
 
 
 @app.command()
@@ -40,6 +46,12 @@ def verify(
     memory: Annotated[float | None, typer.Option(help="GiB of memory in all. (default: 70 % of what is free)")] = None,
     double: Annotated[bool, typer.Option("--double", help="Search in float64 too; slower.")] = False,
     data: Annotated[str | None, typer.Option("--data", help="Data set. (default: that of the run)")] = None,
+    certificates: Annotated[
+        Path | None, typer.Option("--certificates", metavar="DIR", help="Write a certificate of each proof to DIR.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check each certificate at once. (a run's go to RUN/certificates)")
+    ] = False,
     seed: Seed = 0,
     device: Device = "cpu",
     as_json: Json = False,
@@ -58,7 +70,8 @@ def verify(
         if onnx is None or vnnlib is None or given:
             extra = f", without {', '.join(given)}" if given else ""
             raise LingraftError(f"give --onnx and --vnnlib together{extra}, or a run folder instead of them.")
-        _verify_instance(onnx, vnnlib, _limits(timeout, memory, 0, double, seed), device, started, as_json)
+        limits = _limits(timeout, memory, 0, double, seed, certificates is not None or check)
+        _verify_instance(onnx, vnnlib, limits, device, started, certificates, check, as_json)
     if folder is None:
         raise LingraftError("nothing to verify. Give a run folder, or --onnx FILE and --vnnlib FILE.")
     from lingraft.data import load as load_data
@@ -74,7 +87,8 @@ def verify(
     description = run.describe()
     radius = description.radius(None if eps is None else parse_eps(eps))
     data = description.data_set(data)
-    limits = _limits(timeout, memory, workers, double, seed)
+    certificates = run.path / "certificates" if check and certificates is None else certificates
+    limits = _limits(timeout, memory, workers, double, seed, certificates is not None)
     model = load(run, device=resolve_device(device))
     test = load_data(data, "test")
     which = range(len(test))[parse_count(images)]
@@ -85,6 +99,9 @@ def verify(
     request = Request(model, chosen.pixels(), chosen.labels, eps=radius)
     verdicts = Verdicts(run, data, request, limits, which.start)
     results = verdicts.known()
+    certified = certificates and _Certified(certificates, check, model, request, data, which.start)
+    if certified:
+        results = {i: result for i, result in results.items() if certified.knows(result)}
     tally = Tally(len(chosen))
     with progress("verifying", len(chosen)) as advance:
         for result in results.values():
@@ -93,35 +110,97 @@ def verify(
         left = [i for i in range(len(chosen)) if i not in results]
         for result in verify_each(request, limits, left, which.start):
             verdicts.keep(result)
+            if certified:
+                certified.add(result)
             results[result.index - which.start] = result
             tally.add(result)
             advance(1, str(tally))
     summary = summarize((results[i] for i in range(len(chosen))), timeout)
     about = {"data": data, "eps": radius, "first": which.start, "timeout": timeout, "double": double, "seed": seed}
     name = f"{data} eps={radius:.6g} images={which.start}:{which.stop} timeout={timeout:g}"
-    figures = {**about, **summary.as_dict()}
+    figures = {**about, **summary.as_dict(), **({"certificates": certified.tally.as_dict()} if certified else {})}
     run.add_to_summary("verification", {**run.summary().get("verification", {}), name: figures})
     if as_json:
         print_json({"run": str(run.path), **figures})
     else:
         _print(run, about, summary)
-    if summary.unknown:
+        if certified:
+            _print_certified(certified.tally, summary.verified, check)
+    if certified and certified.tally.rejected:
+        raise typer.Exit(1)
+    if certified and not check:
+        next_step(f"lingraft check {certificates} --model {certified.onnx}")
+    elif summary.unknown:
         next_step(f"lingraft verify {run.path} --timeout {2 * timeout:g}   (does only the unknown ones again)")
     elif description.grafted is None:
         next_step(f"lingraft graft {run.path} --ratio 0.5   (fewer unstable neurons, more images verified)")
 
 
-def _limits(timeout: float, memory: float | None, workers: int | None, double: bool, seed: int) -> "Limits":
+class _Certified:
+    """Certificates of the images of a run, about its model as exported to the same folder."""
+
+    def __init__(self, folder: Path, check: bool, model: "nn.Module", request: "Request", data: str, first: int):
+        from lingraft.interop.onnx_export import export_onnx
+        from lingraft.verification.certify import Certifier
+
+        self.request, self.data, self.first, self.onnx = request, data, first, folder / "model.onnx"
+        export_onnx(model, self.onnx, input_shape=request.images.shape[1:], images=request.images[:8])
+        self.certifier = Certifier(self.onnx, folder, check)
+        self.tally = self.certifier.tally
+
+    def _claim(self, result: "Result") -> tuple[str, "Certificate"]:
+        from lingraft.verification.certificate_writer import claim_of_image
+
+        about = {"data": self.data, "split": "test", "index": result.index}
+        claim = claim_of_image(self.request, result.index - self.first, about)
+        return f"{self.data}-{result.index}-eps{result.eps:.6g}", claim
+
+    def knows(self, result: "Result") -> bool:
+        """Whether an earlier verdict needs no certificate, or has one in the folder."""
+        return result.verdict != "verified" or self.certifier.known(*self._claim(result))
+
+    def add(self, result: "Result") -> None:
+        """Write, and check, the certificate of a verified image; its proof is then given up."""
+        if result.verdict == "verified":
+            self.certifier.add(*self._claim(result), result, self.request.network)
+            result.proof = None
+
+
+def _print_certified(tally: "Certificates", verified: int, check: bool) -> None:
+    from rich.console import Console
+
+    console = Console(soft_wrap=True, highlight=False)
+    checked = f", {tally.checked:,} checked" if check else ""
+    console.print(f"{'certificates':<24}{tally.certificates:,} of {verified:,} verified{checked}")
+    for reason in sorted(set(tally.missing.values())):
+        console.print(f"  no certificate for {list(tally.missing.values()).count(reason)}: {reason}", markup=False)
+    for name, reason in tally.rejected.items():
+        console.print(f"[bold red]  rejected[/] {name}: {reason}")
+
+
+def _limits(
+    timeout: float, memory: float | None, workers: int | None, double: bool, seed: int, prove: bool
+) -> "Limits":
     from lingraft.verification.budget import GIB
     from lingraft.verification.request import Limits
 
-    return Limits(timeout, None if memory is None else memory * GIB, workers, double, seed)
+    return Limits(timeout, None if memory is None else memory * GIB, workers, double, seed, prove)
 
 
 def _verify_instance(
-    onnx: Path, vnnlib: Path, limits: "Limits", device: str, started: float, as_json: bool
+    onnx: Path,
+    vnnlib: Path,
+    limits: "Limits",
+    device: str,
+    started: float,
+    certificates: Path | None,
+    check: bool,
+    as_json: bool,
 ) -> NoReturn:
-    """Print the answer on one property and end with its exit code; reading the files counts towards the time."""
+    """Print the answer on one property and end with its exit code; reading the files counts towards the time.
+
+    Certificates, one a box, are written when the answer is known; one that is rejected makes the exit code 1.
+    """
     from lingraft.device import resolve_device
     from lingraft.interop.answer import EXIT_CODES
     from lingraft.interop.instance import Instance
@@ -130,16 +209,46 @@ def _verify_instance(
 
     instance = Instance.read(OnnxNetwork(onnx, resolve_device(device)), vnnlib)
     with progress("verifying", len(instance.property.boxes)) as advance:
-        answer = instance.answer(limits, started, advance)
+        proofs: list[Any] = []
+        answer = instance.answer(limits, started, advance, lambda *proof: proofs.append(proof))
+    tally = _certify(onnx, vnnlib, instance, proofs, certificates, check) if limits.prove else None
     if as_json:
-        print_json({"onnx": str(onnx), "vnnlib": str(vnnlib), **answer.as_dict()})
+        more = {} if tally is None else {"certificates": tally.as_dict()}
+        print_json({"onnx": str(onnx), "vnnlib": str(vnnlib), **answer.as_dict(), **more})
     else:
         typer.echo(str(answer))
         because = f" ({answer.reason})" if answer.reason else ""
         typer.echo(f"{answer.word}{because} after {answer.seconds:.2f} s, {answer.domains:,} domains", err=True)
+        if tally is not None and answer.word == "unsat":
+            checked = f", {tally.checked} checked" if check else ""
+            typer.echo(f"{tally.certificates} certificates of {len(proofs)} boxes{checked}", err=True)
+            for name, reason in {**tally.missing, **tally.rejected}.items():
+                typer.echo(f"{name}: {reason}", err=True)
+    if tally is not None and tally.rejected:
+        raise typer.Exit(1)
     if answer.word == "timeout":
         next_step(f"the same with --timeout {2 * limits.timeout:g}")
     raise typer.Exit(EXIT_CODES[answer.word])
+
+
+def _certify(
+    onnx: Path, vnnlib: Path, instance: "Instance", proofs: list[Any], folder: Path | None, check: bool
+) -> "Certificates":
+    """Certificates of the boxes that were proven."""
+    from lingraft.certificates.format import Certificate
+    from lingraft.interop.instance import inequalities
+    from lingraft.verification.certify import Certifier
+
+    certifier = Certifier(onnx, folder, check)
+    for number, (box, result, network) in enumerate(proofs):
+        rows, shifts, longest = inequalities(box.unsafe)
+        claim = Certificate(
+            "", constraints=(rows, shifts), group=longest, about={"property": vnnlib.name, "box": number}
+        )
+        claim.lower, claim.upper = (side.reshape(instance.network.input_shape) for side in (box.lower, box.upper))
+        name = vnnlib.name.removesuffix(".gz").removesuffix(".vnnlib")
+        certifier.add(f"{name}-{number}" if len(proofs) > 1 else name, claim, result, network)
+    return certifier.tally
 
 
 def parse_count(text: str | None) -> slice:

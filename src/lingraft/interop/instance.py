@@ -1,6 +1,7 @@
 """Deciding one instance: a network in ONNX and a property in VNN-LIB, with the answers of VNN-COMP."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +14,15 @@ from lingraft.interop.onnx_network import OnnxNetwork
 from lingraft.interop.vnnlib import Box, Conjunction, Property, read_vnnlib
 from lingraft.progress import Advance
 from lingraft.verification.budget import Budget, free_memory
+from lingraft.verification.network import Network
 from lingraft.verification.region import Region
 from lingraft.verification.request import Limits
 from lingraft.verification.verifier import Problem, Result, Verifier
 from lingraft.verification.verify import MEMORY_SHARE
 from lingraft.verification.worker import decide
+
+#: (box, its result, the network that was verified)
+Proven = Callable[[Box, Result, Network], None]
 
 #: With less than this left (seconds), an undecided box is not tried again.
 SHORTEST_TRY = 0.05
@@ -49,11 +54,18 @@ class Instance:
         broken = any(unsafe.holds(y.astype(np.float64)) for box in boxes for unsafe in box.unsafe)
         return Counterexample(x, y) if broken else None
 
-    def answer(self, limits: Limits, started: float | None = None, advance: Advance = lambda *_: None) -> Answer:
+    def answer(
+        self,
+        limits: Limits,
+        started: float | None = None,
+        advance: Advance = lambda *_: None,
+        proven: Proven = lambda *_: None,
+    ) -> Answer:
         """The answer within `limits.timeout` seconds from `started` (time.monotonic(); default: now).
 
         The boxes share the time: each gets an equal part of what is left, and what the quick ones do not use goes to
-        the undecided ones in another round. `advance` is called for each box that is proven.
+        the undecided ones in another round. `advance` is called for each box that is proven, and so is `proven`, with
+        what is known about it.
         """
         started = time.monotonic() if started is None else started
         memory = MEMORY_SHARE * free_memory() if limits.memory is None else limits.memory
@@ -63,12 +75,14 @@ class Instance:
         while open_ and answer.word != "sat":
             undecided: list[Box] = []
             for number, box in enumerate(open_):
-                result, found = self._try(box, limits, budget, max(budget.left, 0.0) / (len(open_) - number))
+                share = max(budget.left, 0.0) / (len(open_) - number)
+                result, found, network = self._try(box, limits, budget, share)
                 answer.stage, answer.domains = result.stage, answer.domains + result.domains
                 if found is not None:
                     answer.word, answer.reason, answer.counterexample = "sat", None, found
                     break
-                if result.verdict == "verified":
+                if result.verdict == "verified" and network is not None:
+                    proven(box, result, network)
                     advance()
                 elif result.reason == "time":
                     undecided.append(box)
@@ -80,24 +94,27 @@ class Instance:
         answer.seconds = time.monotonic() - started
         return answer
 
-    def _try(self, box: Box, limits: Limits, budget: Budget, seconds: float) -> tuple[Result, Counterexample | None]:
-        """How one box ended within so many seconds, and the confirmed counterexample if there is one."""
+    def _try(
+        self, box: Box, limits: Limits, budget: Budget, seconds: float
+    ) -> tuple[Result, Counterexample | None, Network | None]:
+        """How one box ended within so many seconds, the confirmed counterexample if any, and the network verified."""
         begun = time.monotonic()
         region = _representable(box)
         low, high = region.narrowed()
         middle = torch.minimum(torch.maximum(((region.lower + region.upper) / 2).float(), low), high)
         found = self._confirmed(box, middle)
         if found is not None:
-            return Result("falsified", "forward"), found
+            return Result("falsified", "forward"), found, None
         verifier, spec, offset = margins(self.network, box.unsafe, limits.double)
         problem = self._problem(region, middle, spec, offset)
-        result = decide(verifier, problem, seconds - (time.monotonic() - begun), budget.memory, limits.seed)
+        left = seconds - (time.monotonic() - begun)
+        result = decide(verifier, problem, left, budget.memory, limits.seed, limits.prove)
         if result.verdict in ("falsified", "misclassified"):
             found = self._confirmed(box, middle if result.witness is None else result.witness)
             if found is None:
                 result.verdict, result.reason = "unknown", "numerical"
                 result.error = "the counterexample found is none for onnxruntime: only rounding decides"
-        return result, found
+        return result, found, verifier.network
 
     def _problem(self, region: Region, image: Tensor, spec: Tensor, offset: Tensor) -> Problem:
         shape, device = self.network.input_shape, self.network.device
@@ -118,23 +135,29 @@ def margins(network: OnnxNetwork, unsafe: list[Conjunction], double: bool) -> tu
     each set has one inequality these are the rows; otherwise the maxima are appended to the network, which the verifier
     takes as max(a, b) = b + relu(a − b), exactly.
     """
+    rows, shifts, longest = inequalities(unsafe)
+    spec, offset = torch.from_numpy(rows), torch.from_numpy(shifts)
+    if longest == 1:
+        return network.verifier(double), spec, offset
+    layer = nn.Linear(network.outputs, len(rows), dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(spec)
+        layer.bias.copy_(offset)
+    maximum = (nn.Unflatten(1, (len(unsafe), 1, longest)), nn.MaxPool2d((1, longest)), nn.Flatten())
+    count = len(unsafe)
+    verifier = network.verifier(double, layer, *maximum)
+    return verifier, torch.eye(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
+
+
+def inequalities(unsafe: list[Conjunction]) -> tuple[np.ndarray, np.ndarray, int]:
+    """Coefficients and constants of all inequalities, the same number, which is the last result, for each set."""
     sizes = [len(part.constants) for part in unsafe]
     longest = max(sizes)
     # sets of fewer inequalities repeat their last one, which changes no maximum
     index = [np.minimum(np.arange(longest), size - 1) for size in sizes]
     rows = np.concatenate([part.coefficients[i] for part, i in zip(unsafe, index, strict=True)])
     shifts = np.concatenate([part.constants[i] for part, i in zip(unsafe, index, strict=True)])
-    spec, offset = torch.from_numpy(rows), torch.from_numpy(shifts)
-    if longest == 1:
-        return network.verifier(double), spec, offset
-    inequalities = nn.Linear(network.outputs, len(rows), dtype=torch.float64)
-    with torch.no_grad():
-        inequalities.weight.copy_(spec)
-        inequalities.bias.copy_(offset)
-    maximum = (nn.Unflatten(1, (len(unsafe), 1, longest)), nn.MaxPool2d((1, longest)), nn.Flatten())
-    count = len(unsafe)
-    verifier = network.verifier(double, inequalities, *maximum)
-    return verifier, torch.eye(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
+    return rows, shifts, longest
 
 
 def _representable(box: Box) -> Region:

@@ -1,6 +1,7 @@
 """From a proof that the verifier kept to a certificate about an ONNX file, which `lingraft check` understands."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,54 +13,48 @@ from lingraft.certificates.network import inner_places
 from lingraft.errors import LingraftError
 from lingraft.verification.clip import GRID
 from lingraft.verification.network import Network
-from lingraft.verification.nodes import Site
-from lingraft.verification.proof import Bounded, MarginProof, Proof, Round
+from lingraft.verification.proof import Bounded, MarginProof, Round
 from lingraft.verification.request import Request
 from lingraft.verification.verifier import Result
 
 
+def claim_of_image(request: Request, i: int, about: Mapping[str, Any]) -> Certificate:
+    """What is asked about image `i` of a request, as a claim without model and proof."""
+    claim = Certificate("", about=dict(about))
+    if request.constraints is None:
+        assert request.labels is not None
+        claim.label = request.labels[i]
+    else:
+        spec, offset = request.constraints
+        claim.constraints = spec.numpy(), offset.numpy()
+    if request.box is None:
+        claim.image, claim.eps, claim.clip = request.images[i].numpy(), request.eps, request.clip
+    else:
+        claim.lower, claim.upper = (side[i].double().numpy() for side in request.box)
+    return claim
+
+
 class CertificateWriter:
-    """Writes certificates about one ONNX file (`checked`, as the checker reads it) from proofs about `network`."""
+    """Turns proofs about `network` into certificates about one ONNX file (`checked`, as the checker reads it)."""
 
     def __init__(self, network: Network, checked: CheckedNetwork):
         self.network, self.checked = network, checked
         #: number of the activation in the file, by position of the verifier's site
         self.numbers = _match_sites(network, checked)
 
-    def certificate(self, request: Request, i: int, result: Result, about: Mapping[str, Any]) -> Certificate:
-        """The certificate of a verified image `i` of the request."""
+    def certificate(self, claim: Certificate, result: Result) -> Certificate:
+        """The claim with the proof of a verified result."""
         if result.proof is None:
-            raise LingraftError(f"no certificate for this: {self.why_not(result)}.")
-        certificate = Certificate(self.checked.sha256, about=dict(about))
-        if request.constraints is None:
-            assert request.labels is not None
-            certificate.label = request.labels[i]
-        else:
-            spec, offset = request.constraints
-            certificate.constraints = spec.numpy(), offset.numpy()
-        if request.box is None:
-            certificate.image, certificate.eps = request.images[i].numpy(), request.eps
-            certificate.clip = request.clip
-        else:
-            certificate.lower, certificate.upper = (side[i].double().numpy() for side in request.box)
-        self.add_proof(certificate, result.proof)
-        return certificate
-
-    def add_proof(self, certificate: Certificate, proof: Proof) -> None:
-        """Name the taps and put in the trees."""
-        for position, index in proof.sites:
+            raise LingraftError(f"no certificate for this: the verifier kept no proof of it (stage {result.stage!r}).")
+        taps: dict[int, np.ndarray] = {}
+        for position, index in result.proof.sites:
             shape = self.network.nodes[position].shape
             places = np.argsort(inner_places((shape[2], *shape[:2]) if len(shape) == 3 else shape))
             if len(index):
-                certificate.taps[self.numbers[position]] = places[_array(index)].astype(np.int32)
-        certificate.trees = [_tree(margin, certificate.count) for margin in proof.margins]
-
-    def why_not(self, result: Result) -> str:
-        """Why a verified image has no certificate."""
-        kinds = {node.kind for node in self.network.nodes if isinstance(node, Site)} - {"relu"}
-        if kinds:
-            return f"the network has {' and '.join(sorted(kinds))} activations, which the checker does not know"
-        return f"the verifier kept no proof of this verdict (stage {result.stage!r})"
+                taps[self.numbers[position]] = places[_array(index)].astype(np.int32)
+        count = sum(len(index) for index in taps.values())
+        trees = [_tree(margin, count) for margin in result.proof.margins]
+        return replace(claim, model=self.checked.sha256, taps=taps, trees=trees)
 
 
 def _match_sites(network: Network, checked: CheckedNetwork) -> dict[int, int]:

@@ -19,13 +19,14 @@ Constraints = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Limits:
-    """What one image may cost, and how the work is done; see `lingraft.verify`."""
+    """What one image may cost, and how the work is done; see `lingraft.verify`. `prove` keeps proofs in the results."""
 
     timeout: float = 300.0
     memory: float | None = None
     workers: int | None = None
     double: bool = False
     seed: int = 0
+    prove: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.timeout) and self.timeout > 0):

@@ -115,7 +115,7 @@ def verify_each(
     workers = _processes(limits.workers, len(open_), request.device)
     memory = (MEMORY_SHARE * free_memory() if limits.memory is None else limits.memory) / max(1, workers)
     if workers:
-        crew = Crew(request.network, workers, limits.timeout, memory, limits.double)
+        crew = Crew(request.network, workers, limits.timeout, memory, limits.double, limits.prove)
         answers: Iterable[tuple[int, Result]] = crew.run(open_, ask)
     else:
         answers = _here(request, limits, memory, open_, ask)
@@ -132,7 +132,7 @@ def _here(
             verifier = Verifier(request.network, limits.double)
         for i in numbers:
             problem, seed = ask(i)
-            yield i, decide(verifier, problem, limits.timeout, memory, seed)
+            yield i, decide(verifier, problem, limits.timeout, memory, seed, limits.prove)
 
 
 def _processes(wanted: int | None, images: int, device: torch.device) -> int:

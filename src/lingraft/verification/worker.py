@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 SLACK = 512 * 1024**2
 
 
-def decide(verifier: "Verifier", problem: "Problem", timeout: float, memory: float, seed: int) -> "Result":
-    """The verdict on one problem; an unexpected exception is none, and ends as unknown."""
+def decide(
+    verifier: "Verifier", problem: "Problem", timeout: float, memory: float, seed: int, prove: bool = False
+) -> "Result":
+    """The verdict on one problem, with its proof on request; an unexpected exception is none, and ends as unknown."""
     import time
     import traceback
 
@@ -30,7 +32,7 @@ def decide(verifier: "Verifier", problem: "Problem", timeout: float, memory: flo
     started = time.monotonic()
     try:
         with torch.inference_mode(False), torch.enable_grad():  # attacks need gradients, whatever the caller does
-            result = verifier.verify(problem, timeout, memory, seed)
+            result = verifier.verify(problem, timeout, memory, seed, prove)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         result = Result("unknown", "", "memory" if is_out_of_memory(error) else "error")
@@ -63,14 +65,14 @@ def main(descriptor: int) -> None:
     parent = Connection(descriptor)
     try:
         parent.send_bytes(b"up")
-        network, double, timeout, memory = pickle.loads(parent.recv_bytes())
+        network, double, timeout, memory, prove = pickle.loads(parent.recv_bytes())
         verifier = Verifier(network, double)
         limit_memory(memory + SLACK)
         parent.send_bytes(b"ready")
         while True:
             problem, seed = pickle.loads(parent.recv_bytes())
             forget_peak()
-            parent.send_bytes(pickle.dumps(decide(verifier, problem, timeout, memory, seed)))
+            parent.send_bytes(pickle.dumps(decide(verifier, problem, timeout, memory, seed, prove)))
     except (EOFError, ConnectionError):  # the parent closed the connection: nothing more to do
         os._exit(0)
 

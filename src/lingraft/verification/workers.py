@@ -109,8 +109,8 @@ class _Worker:
 class Crew:
     """Worker processes for one network."""
 
-    def __init__(self, network: Network, count: int, timeout: float, memory: float, double: bool):
-        self.setup = pickle.dumps((network, double, timeout, memory))
+    def __init__(self, network: Network, count: int, timeout: float, memory: float, double: bool, prove: bool = False):
+        self.setup = pickle.dumps((network, double, timeout, memory, prove))
         self.count, self.timeout = count, timeout
         self.workers: list[_Worker] = []
         self.failed_starts = 0
