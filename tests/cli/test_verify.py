@@ -155,6 +155,8 @@ def test_a_table_for_people(whole: tuple[Run, dict[str, Any]]) -> None:
     ("options", "message"),
     [
         (["--eps", "2"], "between 0 and 1"),
+        (["--eps=-0.1"], "between 0 and 1"),
+        (["--eps", "nan"], "between 0 and 1"),
         (["--images", "0"], "does not have"),
         (["--images", "354"], "it has 353"),
         (["--images", "400:"], "does not have"),
@@ -169,6 +171,22 @@ def test_a_table_for_people(whole: tuple[Run, dict[str, Any]]) -> None:
 def test_bad_options(run: Run, options: list[str], message: str) -> None:
     with pytest.raises(LingraftError, match=message):
         call(run, *options)
+    assert run.summary() == {}
+    assert not (run.path / "verdicts.jsonl").exists()
+
+
+def test_bad_models(run: Run) -> None:
+    """Weights that are not numbers, and images that do not fit: an error, and nothing is written."""
+    model = load_model(run)
+    with torch.no_grad():
+        next(model.parameters())[0] = torch.nan
+    run.save_weights(model)
+    with pytest.raises(LingraftError, match="NaN"):
+        call(run)
+    description = run.describe()
+    run.write_description(description.model_copy(update={"architecture": "digits-cnn", "input_shape": (1, 9, 9)}))
+    with pytest.raises(LingraftError):
+        call(run)
     assert run.summary() == {}
     assert not (run.path / "verdicts.jsonl").exists()
 

@@ -143,6 +143,18 @@ def test_one_retry_and_no_more(request_: Request, expected: list[str], bombs: in
             assert found[i].verdict == expected[i]
 
 
+def test_what_does_not_fit_ends_as_memory_and_the_others_go_on(
+    digits_net: nn.Module, digits: tuple[Tensor, Tensor], expected: list[str]
+) -> None:
+    """The budget is that of both processes; a thousand bytes are enough for nothing but attacks."""
+    found = lingraft.verify(digits_net, *digits, eps=EPS, timeout=60, workers=2, memory=2000)
+    reasons = {(r.verdict, r.reason) for r in found}
+    assert ("unknown", "memory") in reasons
+    assert ("falsified", None) in reasons
+    for result, verdict in zip(found, expected, strict=True):
+        assert result.verdict == verdict or result.reason == "memory"
+
+
 def test_a_worker_that_hangs_is_ended_in_time(request_: Request, expected: list[str]) -> None:
     open_ = [i for i, verdict in enumerate(expected) if verdict != "misclassified"][:3]
     stopped: list[int] = []
