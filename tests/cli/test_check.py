@@ -75,3 +75,52 @@ def test_torch_is_not_loaded(folder):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip().endswith("[]"), done.stderr
+
+
+def test_properties_of_onnx_files(folder, tmp_path):
+    """`lingraft verify --onnx --vnnlib --certificates --check`, with a property that one of two inequalities holds."""
+    head = "".join(f"(declare-const {name} Real)\n" for name in ("X_0", "X_1", "Y_0", "Y_1"))
+    boxes = "".join(f"(assert (>= X_{i} 0))\n(assert (<= X_{i} 1))\n" for i in range(2))
+    (tmp_path / "one.vnnlib").write_text(head + boxes + "(assert (<= Y_0 Y_1))\n")
+    (tmp_path / "two.vnnlib").write_text(
+        head + boxes + "(assert (<= Y_0 3.5))\n(assert (>= Y_0 Y_1))\n(assert (<= Y_0 2.5))\n"
+    )
+    for name in ("one", "two"):
+        options = ["--certificates", tmp_path / "proofs", "--check", "--timeout", "60"]
+        done = lingraft("verify", "--onnx", folder / "net.onnx", "--vnnlib", tmp_path / f"{name}.vnnlib", *options)
+        assert done.stdout == "unsat\n", done.stdout + done.stderr
+        assert done.returncode == 0
+        assert "1 certificates of 1 boxes, 1 checked" in done.stderr
+    done = lingraft("check", tmp_path / "proofs", "--model", folder / "net.onnx")
+    assert "2 of 2 accepted" in done.stdout
+
+
+def test_runs(tmp_path):
+    """`lingraft verify RUN --check`: counts, a second time without verifying, and `lingraft check` agrees."""
+    from lingraft import zoo
+    from lingraft.data import load
+    from lingraft.runs import ModelDescription, Run
+
+    torch.manual_seed(0)
+    model, data = zoo.build("digits-cnn"), load("digits", "train")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for index in torch.randperm(len(data)).split(64):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(data.pixels(index)), data.labels[index]).backward()
+        optimizer.step()
+    run = Run(tmp_path / "run")
+    run.write_description(
+        ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=0.02)
+    )
+    run.save_weights(model)
+    command = ["verify", run.path, "--images", "6", "--timeout", "60", "--workers", "0", "--check", "--json"]
+    first = json.loads(lingraft(*command).stdout)
+    assert first["verified"] == first["certificates"]["certificates"] == first["certificates"]["checked"] > 0
+    assert not first["certificates"]["missing"]
+    again = json.loads(lingraft(*command).stdout)
+    assert again["certificates"] == first["certificates"]
+    folder = run.path / "certificates"
+    done = lingraft("check", folder, "--model", folder / "model.onnx")
+    assert done.returncode == 0
+    assert f"{first['verified']} of {first['verified']} accepted" in done.stdout
+    assert len((run.path / "verdicts.jsonl").read_text().splitlines()) == 6
