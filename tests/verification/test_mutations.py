@@ -19,6 +19,7 @@ from lingraft.verification import (
     bab,
     bounds,
     branching,
+    clip,
     collapse,
     crown,
     dual,
@@ -141,6 +142,7 @@ def _counterexamples_stay(nets: Any) -> None:
             domain = domains.select(torch.tensor([i]))
             for _ in range(2):
                 tighten.tighten(exact, exact, domain, taps, steps=6)
+            clip.Forms(collapsed, exact, domain.exactly()).clip(domain, exact.bounded(domain.exactly()))
             here = z[:, negative[:, i]]
             assert bool((here >= domain.lower - ROUNDING).all())
             assert bool((here <= domain.upper + ROUNDING).all())
@@ -440,12 +442,26 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @_mutation("leaves: sign of β")
 def _(patch: pytest.MonkeyPatch) -> None:
-    _wrap(patch, leaf._Program, "bound", lambda f, self, beta: f(self, -beta))
+    def wrong(f: Any, *a: Any) -> tuple:
+        bound, beta, point = f(*a)
+        return bound, -beta, point
+
+    _wrap(patch, bab, "solve_leaf", wrong)
 
 
-@_mutation("leaves: value")
+@_mutation("clipping: sign of γ")
 def _(patch: pytest.MonkeyPatch) -> None:
-    _wrap(patch, bab, "exact_minimum", lambda f, *a: (-f(*a)[0], f(*a)[1]))
+    patch.setattr(clip, "GRID", tuple(-k for k in clip.GRID))
+
+
+@_mutation("clipping: sign of the margin's row")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, clip.Forms, "clip", lambda f, self, domains, row: f(self, domains, row._replace(p=-row.p)))
+
+
+@_mutation("clipping: rows of the taps")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, collapse.Collapsed, "up_to", lambda f, *a: (lambda c: replace(c, p=-c.p))(f(*a)))
 
 
 @_mutation("attacks: sign of the margins")

@@ -216,10 +216,10 @@ class Search:
             raise Exhausted("numerical")
         for i in range(len(leaves)):
             leaf = leaves.select(torch.tensor([i], device=leaves.margin.device)).to(torch.float64)
-            bound, beta, point = solve_leaf(self.collapsed, leaf, self.budget.left)
+            _, beta, point = solve_leaf(self.collapsed, leaf, self.budget.left)
             leaf.split = torch.where(leaf.lower >= 0, 1, -1).to(leaf.split.dtype)
             leaf.beta = beta[:, None]
-            if bound > MARGIN and bool(self.exact.bound(leaf) > MARGIN):
+            if bool(self.exact.bound(leaf) > MARGIN):
                 if self.proof is not None:
                     self.proof.close(leaf)
                 continue
