@@ -24,7 +24,6 @@ from lingraft.verification import (
     crown,
     dual,
     intervals,
-    leaf,
     nodes,
     tighten,
     verifier,
