@@ -16,21 +16,21 @@ def _grid(region: Region, count: int = 301) -> Tensor:
 
 
 @pytest.mark.parametrize("grafted", [False, True], ids=["plain", "grafted"])
-@pytest.mark.parametrize("kind", ["sigmoid", "tanh"])
-def test_verdicts_agree_with_grids(nets: Any, kind: str, grafted: bool) -> None:
+@pytest.mark.parametrize(("kind", "gain", "radius"), [("sigmoid", 3, 0.8), ("tanh", 2, 0.5)])
+def test_verdicts_agree_with_grids(nets: Any, kind: str, gain: float, radius: float, grafted: bool) -> None:
     """Margins whose minimum on the grid is a bit above 0 or a bit below; the search splits smooth neurons for them."""
     verdicts: Counter[str] = Counter()
     split = 0
     for seed in range(8):
-        model, shape = nets.vector(seed, kind, inputs=2, hidden=(4,), gain=2)
+        model, shape = nets.vector(seed, kind, inputs=2, hidden=(4,), gain=gain)
         if grafted:
             model = nets.grafted(model, shape, seed, share=0.3)
-        region = nets.box(shape, seed, 0.5)
+        region = nets.box(shape, seed, radius)
         spec = nets.margins(seed % 3)[:1]
         with torch.no_grad():
             values = (model(_grid(region)) @ spec.t())[:, 0]
         lowest, reach = values.min(), values.max() - values.min()
-        for share in (0.1, -0.02):
+        for share in (0.01, -0.02):
             offset = (share * reach - lowest)[None]
             result = nets.verify(model, region, spec, offset)
             _check(result, model, region, spec, offset, share > 0)
