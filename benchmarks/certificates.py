@@ -1,7 +1,8 @@
 """Certificates of the public verification problems: how many verified verdicts check, at what size and what cost.
 
 Each folder holds `model.onnx` and `problems.npz` (image, label, lower, upper). One thread; CPU-seconds of this process
-for verifying and for checking. A certificate that is rejected, or a verified image without one, makes the exit code 1.
+for verifying and for checking. A file has a part that does not grow with the tree (image, rounds, forms) and what each
+leaf adds (its multipliers, and those of the clips above it); both are shown. A certificate that is rejected, or a verified image without one, makes the exit code 1.
 
     LINGRAFT_PROBLEMS=folder python benchmarks/certificates.py [FOLDER …] [--limit S] [--images 0:5] [--json FILE]
     python benchmarks/certificates.py --mutations 10000      changed certificates, none accepted whose claim is false
@@ -26,7 +27,7 @@ from rich.table import Table
 
 from lingraft import load_onnx
 from lingraft.certificates.check import check
-from lingraft.certificates.format import Certificate, Rejected, decode, encode
+from lingraft.certificates.format import FIRST_LINE, PARTS, Certificate, Rejected, decode, encode
 from lingraft.certificates.onnx_reader import load_network
 from lingraft.cli.options import parse_images
 from lingraft.errors import LingraftError
@@ -85,7 +86,7 @@ def run(folder: Path, images: slice, limit: float) -> Score:
         leaves = 0 if certificate is None else certificate.leaves
         taps = 0 if certificate is None else certificate.count
         record |= {"accepted": not reason, "reason": reason, "checking": checking, "bytes": len(content)}
-        record |= {"leaves": leaves, "taps": taps, "memory": peak_memory()}
+        record |= {"leaves": leaves, "taps": taps, "memory": peak_memory(), "leaf_bytes": _leaf_bytes(content)}
         verdict = f"[red]rejected: {reason}[/]" if reason else "accepted"
         console.print(
             f"{folder.name} {i:3d} {verdict}, verified by {result.stage} in {verifying:.2f} s,"
@@ -94,6 +95,15 @@ def run(folder: Path, images: slice, limit: float) -> Score:
             soft_wrap=True,
         )
     return score
+
+
+def _leaf_bytes(content: bytes) -> int:
+    """Bytes of a file that grow with its trees."""
+    start = content.index(b"\n", len(FIRST_LINE)) + 1
+    header = json.loads(content[start : start + int(content[len(FIRST_LINE) : start])])
+    names = {"nodes", "in_force", *(name for name, _, _ in PARTS if "multipliers" in name)}
+    names |= {"clips.nodes", "clips.in_force", "clips.forms"}
+    return sum(array["bytes"] for array in header["arrays"] if array["name"].partition(".")[2] in names)
 
 
 def _checked(content: bytes, network: Any) -> tuple[Certificate | None, str]:
@@ -108,36 +118,27 @@ def _checked(content: bytes, network: Any) -> tuple[Certificate | None, str]:
 
 def show(scores: list[Score]) -> None:
     """One line a folder."""
-    heads = (
-        "folder",
-        "verified",
-        "accepted",
-        "verifying s",
-        "checking s",
-        "ratio",
-        "worst",
-        "root kB",
-        "kB a leaf",
-        "MiB",
+    table = Table(
+        "folder", "verified", "accepted", "verifying", "checking", "ratio", "worst", "fixed kB", "a leaf", "MiB"
     )
-    table = Table(*heads)
+    table.columns[0].no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
     for score in scores:
         done = score.certified
         verifying, checking = score.total("verifying"), score.total("checking")
-        roots = [r["bytes"] / 1000 for r in done if r["leaves"] <= 1]
-        leaves = [(r["bytes"] / 1000, r["leaves"]) for r in done if r["leaves"] > 1]
+        fixed = [(r["bytes"] - r["leaf_bytes"]) / 1000 for r in done]
+        leaf = [r["leaf_bytes"] / 1000 / r["leaves"] for r in done if r["leaves"]]
         table.add_row(
             score.folder,
             str(len(score.records)),
             f"{len(done)} ({len(done) / max(1, len(score.records)):.0%})",
-            f"{verifying:.1f}",
-            f"{checking:.1f}",
+            f"{verifying:.1f} s",
+            f"{checking:.1f} s",
             f"{checking / verifying:.2f}" if verifying else "",
             f"{max((r['checking'] / r['verifying'] for r in done), default=0):.2f}",
-            f"≤ {max(roots):.0f}" if roots else "",
-            f"≤ {max(size / count for size, count in leaves):.2f}" if leaves else "",
+            f"≤ {max(fixed, default=0):.0f}",
+            f"≤ {max(leaf, default=0):.2f}",
             f"{max((r['memory'] for r in done), default=0):.0f}",
         )
     Console(width=max(console.width, 110)).print(table)

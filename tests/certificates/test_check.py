@@ -12,7 +12,7 @@ from lingraft.certificates.check import check, check_file
 from lingraft.certificates.format import EMPTY, LEAF, Certificate, Rejected, decode, encode
 
 #: Networks for which the simple prover of these tests finds a tree with several leaves, quickly.
-SEEDS = [26, 57, 62, 82, 106, 112, 117, 145]
+SEEDS = [57, 147, 62, 82, 106, 112, 117, 145]
 
 #: One of them whose first tree has rounds and clips.
 ROUNDS = 106

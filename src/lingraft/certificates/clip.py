@@ -28,7 +28,8 @@ CHUNK = 128
 class Group:
     """Taps (m,) that look at pixels (w,), and their forms: below z, then below −z.
 
-    unit (2m, w) are a·radius over `size` (2m, 1), which is about Σ|a|·radius; constant (2m, 1) is b.
+    unit (2m, w) are a·radius over `size` (2m, 1), which is about Σ|a|·radius; constant (2m, 1) is b; bound (2m, 1) is
+    what the form alone says, with γ = 0.
     """
 
     taps: Integers
@@ -36,6 +37,7 @@ class Group:
     unit: Array
     size: Array
     constant: Array
+    bound: Array
 
 
 def make_groups(of: Collapsed, numbers: Integers, lower: Array, upper: Array, alpha: Array) -> list[Group]:
@@ -53,7 +55,7 @@ def make_groups(of: Collapsed, numbers: Integers, lower: Array, upper: Array, al
                 pixels = np.flatnonzero(forms.p.any(1))
                 scaled = (forms.p[pixels] * of.radius[pixels, None]).T
                 size = np.maximum(np.abs(scaled).sum(1, keepdims=True), 1e-30)
-                groups.append(Group(taps, pixels, scaled / size, size, forms.c[:, None]))
+                groups.append(Group(taps, pixels, scaled / size, size, forms.c[:, None], forms.bound[:, None]))
     return groups
 
 
@@ -65,6 +67,7 @@ def clip(of: Collapsed, groups: list[Group], grid: list[float], goal: Below, low
     """Tighten bounds (T, B) in place, for x at which what `goal` is below is at most 0."""
     scaled = np.abs(goal.p * of.radius[:, None])
     for group in groups:
+        _tighten(group.taps, np.arange(lower.shape[1]), group.bound, lower, upper)
         reach = scaled[group.pixels].sum(0)
         binding = np.flatnonzero((-goal.bound < 2 * reach) & (reach > 0))  # elsewhere nothing is gained
         if not len(binding):
@@ -82,7 +85,12 @@ def clip(of: Collapsed, groups: list[Group], grid: list[float], goal: Below, low
             np.maximum(best, value - error, out=best)
         result = group.constant + group.size * best
         result = down(result - gamma(4) * (np.abs(group.constant) + np.abs(group.size * best)))
-        result[~np.isfinite(result)] = -np.inf
-        at = np.ix_(group.taps, binding)
-        lower[at] = np.maximum(lower[at], result[: len(group.taps)])
-        upper[at] = np.minimum(upper[at], -result[len(group.taps) :])
+        _tighten(group.taps, binding, result, lower, upper)
+
+
+def _tighten(taps: Integers, columns: Integers, values: Array, lower: Array, upper: Array) -> None:
+    """Take over bounds of z, and behind them of −z, where they are better; those that overflowed prove nothing."""
+    values = np.where(np.isfinite(values), values, -np.inf)
+    at = (taps[:, None], columns)
+    lower[at] = np.maximum(lower[at], values[: len(taps)])
+    upper[at] = np.minimum(upper[at], -values[len(taps) :])
