@@ -60,7 +60,7 @@ def _restricted(dual: Dual, collapsed: Collapsed, z: Tensor, seed: int, dtype: t
     return domains, inside
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(SEEDS, KINDS, st.floats(0.01, 1), st.booleans())
 def test_any_multipliers_are_sound(nets: Any, seed: int, kind: str, eps: float, graft: bool) -> None:
     collapsed, z, _, margins = _problem(nets, seed, kind, eps, graft)

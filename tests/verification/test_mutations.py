@@ -149,7 +149,7 @@ def _counterexamples_stay(nets: Any) -> None:
 
 def _verdicts_are_exact(nets: Any, oracle: Any) -> None:
     """Margins whose exact minimum is a bit above 0 or a bit below."""
-    for seed in range(6):
+    for seed in range(3):
         model, shape = nets.vector(seed, hidden=(6, 5))
         region, spec = nets.box(shape, seed, 0.8), nets.margins(seed % 3)[:1]
         exact = oracle(model, region)

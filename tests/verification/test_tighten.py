@@ -32,7 +32,7 @@ def _problem(nets: Any, seed: int, kind: str, share: float, conv: bool = False) 
     return model, region, spec, offset, collapsed, nets.tap_values(network, collapsed, points)[0], values + offset
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(SEEDS, st.sampled_from(["relu", "relu", "leaky", "tanh"]), st.floats(0.01, 0.9), st.booleans(), st.booleans())
 def test_points_with_a_margin_that_is_not_positive_stay(
     nets: Any, seed: int, kind: str, share: float, conv: bool, single: bool
