@@ -2,7 +2,8 @@
 
 Each folder holds `model.onnx` and `problems.npz` (image, label, lower, upper). One thread; CPU-seconds of this process
 for verifying and for checking. A file has a part that does not grow with the tree (image, rounds, forms) and what each
-leaf adds (its multipliers, and those of the clips above it); both are shown. A certificate that is rejected, or a verified image without one, makes the exit code 1.
+leaf adds (its multipliers, and those of the clips above it); both are shown. A certificate that is rejected, or a
+verified image without one, makes the exit code 1.
 
     LINGRAFT_PROBLEMS=folder python benchmarks/certificates.py [FOLDER …] [--limit S] [--images 0:5] [--json FILE]
     python benchmarks/certificates.py --mutations 10000      changed certificates, none accepted whose claim is false

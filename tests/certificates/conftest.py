@@ -96,6 +96,25 @@ class Exact:
             for i in range(len(pieces[0][2]))
         ]
 
+    def values(self, x: Fraction) -> list[list[Fraction]]:
+        """What every layer gives before its ReLU."""
+        found, h = [], [x]
+        for weight, bias in self.layers:
+            found.append(
+                [sum((w * v for w, v in zip(row, h, strict=True)), b) for row, b in zip(weight, bias, strict=True)]
+            )
+            h = [max(v, Fraction(0)) for v in found[-1]]
+        return found
+
+    def where_not_positive(self, low: float, high: float, output: int) -> list[Fraction]:
+        """Points between low and high at which an output is ≤ 0: all ends of the intervals where everything is linear."""
+        points = []
+        for left, right, lines in self._pieces(Fraction(low), Fraction(high)):
+            a, b = lines[output]
+            ends = [left, right] + ([-b / a] if a and left < -b / a < right else [])
+            points += [x for x in ends if a * x + b <= 0]
+        return points
+
     def _pieces(self, low: Fraction, high: Fraction):
         pieces = [(low, high, [(Fraction(1), Fraction(0))])]
         for number, (weight, bias) in enumerate(self.layers):
