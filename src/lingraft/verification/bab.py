@@ -24,7 +24,7 @@ MARGIN, ENOUGH = 1e-6, 1e-4
 STEPS, CLIPPED_STEPS = 4, 2
 
 #: Taps whose bounds are tightened in one round, and the steps on their multipliers.
-TIGHTENED, TIGHTENING_STEPS = 100, 6
+TIGHTENED, TIGHTENING_STEPS = 60, 6
 
 #: A batch should take about so many seconds, and rounds of tightening stop when they gain less than this share.
 PACE, WORTHWHILE = 0.4, 0.03
