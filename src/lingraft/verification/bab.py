@@ -53,7 +53,8 @@ class Pool:
 
     def add(self, bounds: Tensor, domains: Domains) -> None:
         """Put domains in, with their bounds."""
-        small = replace(domains, alpha=domains.alpha.half(), beta=domains.beta.half())
+        most = torch.finfo(torch.half).max
+        small = replace(domains, alpha=domains.alpha.half(), beta=domains.beta.clamp(-most, most).half())
         self.bounds = torch.cat([self.bounds, bounds])
         self.domains = Domains.join([self.domains, small]) if len(self.domains) else small
 
