@@ -1,6 +1,7 @@
 """The verifier's own proofs: each becomes a certificate that checks, unless the verifier is wrong."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ from torch import Tensor, nn
 import lingraft
 from lingraft.certificates.check import check
 from lingraft.certificates.format import Rejected, decode, encode
+from lingraft.certificates.onnx_reader import load_network
 from lingraft.errors import LingraftError
 from lingraft.grafting.surgery import graft
 from lingraft.verification import dual
 from lingraft.verification.certificate_writer import CertificateWriter, claim_of_image
+from lingraft.verification.certify import Certifier
 from lingraft.verification.falsify import Falsifier
 from lingraft.verification.network import Network
 from lingraft.verification.request import Request
@@ -145,6 +148,28 @@ def test_no_certificate_for_smooth_networks(tmp_path):
     result = Verifier(request.network).verify(request.problem(0), 20, prove=True)
     assert result.verdict == "verified"
     assert result.proof is None
+    lingraft.export_onnx(model, tmp_path / "net.onnx", input_shape=SHAPE)
+    certifier = Certifier(tmp_path / "net.onnx", tmp_path, checks=True)
+    certifier.add("smooth", claim_of_image(request, 0, {}), result, request.network)
+    assert "Sigmoid" in certifier.tally.missing["smooth"]
+    assert certifier.known("smooth", claim_of_image(request, 0, {}))  # verifying it again would not help
+    assert not list(tmp_path.glob("*.cert"))
+
+
+def test_a_certificate_in_the_folder_is_used_again_only_for_the_same_claim(checked, tmp_path):
+    model = made("plain", 1)
+    checked(model, SHAPE)
+    request = question(model, 1, 0.5)
+    result = Verifier(request.network).verify(request.problem(0), 20, prove=True)
+    claim = claim_of_image(request, 0, {})
+    Certifier(tmp_path / "net.onnx", tmp_path, checks=False).add("one", claim, result, request.network)
+    again = Certifier(tmp_path / "net.onnx", tmp_path, checks=True)
+    assert again.known("one", claim)
+    assert (again.tally.certificates, again.tally.checked) == (1, 1)
+    assert not again.known("two", claim)
+    assert not again.known("one", replace(claim, upper=claim.upper + 0.1))
+    (tmp_path / "one.cert").write_bytes(b"damaged")
+    assert not again.known("one", claim)
 
 
 def test_another_file_is_noticed(checked):
@@ -158,8 +183,6 @@ def test_another_file_is_noticed(checked):
 def test_public_problems(problems_folder):
     """The first verified problems of two networks; benchmarks/certificates.py does all of them."""
     for folder, images in (("cifar_cnn_a_adv", (1, 5)), ("oval_base", (0,))):
-        from lingraft.certificates.onnx_reader import load_network
-
         path = problems_folder / folder
         with np.load(path / "problems.npz") as problems:
             given = {name: torch.from_numpy(problems[name]) for name in ("image", "label", "lower", "upper")}
