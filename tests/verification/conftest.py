@@ -341,6 +341,23 @@ class Nets:
             h.append(values[taps.site].flatten(1)[:, taps.index].t())
         return torch.cat(z), torch.cat(h)
 
+    @classmethod
+    def partly_negative(cls, seed: int, kind: str, share: float, conv: bool = False) -> tuple[Any, ...]:
+        """A margin that is negative at about that share of the points.
+
+        Model, region, spec, offset, what it collapses to, and at points z (T, N) of the taps and margins (N,).
+        """
+        model, shape = cls.conv(seed, None, kind) if conv else cls.vector(seed, kind, hidden=(6, 5, 4))
+        if seed % 3 == 0:
+            model = cls.grafted(model, shape, seed)
+        region = cls.box(shape, seed, 0.6)
+        spec = cls.margins(seed % 3)[:1]
+        points = cls.points(region, seed, 400, model)
+        values = (model(points).detach() @ spec.t())[:, 0]
+        offset = -values.quantile(share)[None]
+        network, _, collapsed = cls.collapsed(model, region, spec, offset)
+        return model, region, spec, offset, collapsed, cls.tap_values(network, collapsed, points)[0], values + offset
+
     @staticmethod
     def verify(
         model: nn.Module,

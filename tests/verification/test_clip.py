@@ -14,26 +14,12 @@ from lingraft.verification.dual import Dual, root_domains
 SEEDS = st.integers(0, 10**6)
 
 
-def _problem(nets: Any, seed: int, kind: str, conv: bool, share: float) -> tuple:
-    """A margin that is negative at about that share of the points: what collapses, z (T, N) and margins (N,)."""
-    model, shape = nets.conv(seed, None, kind) if conv else nets.vector(seed, kind, hidden=(6, 5, 4))
-    if seed % 3 == 0:
-        model = nets.grafted(model, shape, seed)
-    region = nets.box(shape, seed, 0.6)
-    spec = nets.margins(seed % 3)[:1]
-    points = nets.points(region, seed, 400, model)
-    values = (model(points).detach() @ spec.t())[:, 0]
-    offset = -values.quantile(share)[None]
-    network, _, collapsed = nets.collapsed(model, region, spec, offset)
-    return collapsed, nets.tap_values(network, collapsed, points)[0], values + offset
-
-
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, st.sampled_from(["relu", "relu", "leaky", "tanh"]), st.floats(0.01, 0.9), st.booleans(), st.booleans())
 def test_points_with_a_margin_that_is_not_positive_stay(
     nets: Any, seed: int, kind: str, share: float, conv: bool, single: bool
 ) -> None:
-    collapsed, z, margins = _problem(nets, seed, kind, conv, share)
+    *_, collapsed, z, margins = nets.partly_negative(seed, kind, share, conv)
     if not collapsed.count:
         return
     dtype = torch.float32 if single else torch.float64
@@ -61,7 +47,7 @@ def test_points_with_a_margin_that_is_not_positive_stay(
 @pytest.mark.parametrize("seed", range(8))
 def test_equals_the_formula(nets: Any, seed: int) -> None:
     """b + γc − ‖a + γp‖₁ for each γ, computed tap by tap without groups, windows or float32."""
-    collapsed, _, _ = _problem(nets, seed, "relu", seed % 2 == 0, 0.05)
+    *_, collapsed, _, _ = nets.partly_negative(seed, "relu", 0.05, conv=seed % 2 == 0)
     if not collapsed.count:
         pytest.skip("this network has no taps")
     exact = Dual(collapsed, torch.float64)

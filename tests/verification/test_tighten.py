@@ -18,26 +18,12 @@ from lingraft.verification.tighten import tighten
 SEEDS = st.integers(0, 10**6)
 
 
-def _problem(nets: Any, seed: int, kind: str, share: float, conv: bool = False) -> tuple:
-    """A margin that is negative at about that share of the points: what collapses, z (T, N) and margins (N,)."""
-    model, shape = nets.conv(seed, None, kind) if conv else nets.vector(seed, kind, hidden=(6, 5, 4))
-    if seed % 3 == 0:
-        model = nets.grafted(model, shape, seed)
-    region = nets.box(shape, seed, 0.6)
-    spec = nets.margins(seed % 3)[:1]
-    points = nets.points(region, seed, 400, model)
-    values = (model(points).detach() @ spec.t())[:, 0]
-    offset = -values.quantile(share)[None]
-    network, _, collapsed = nets.collapsed(model, region, spec, offset)
-    return model, region, spec, offset, collapsed, nets.tap_values(network, collapsed, points)[0], values + offset
-
-
 @settings(max_examples=20, deadline=None)
 @given(SEEDS, st.sampled_from(["relu", "relu", "leaky", "tanh"]), st.floats(0.01, 0.9), st.booleans(), st.booleans())
 def test_points_with_a_margin_that_is_not_positive_stay(
     nets: Any, seed: int, kind: str, share: float, conv: bool, single: bool
 ) -> None:
-    *_, collapsed, z, margins = _problem(nets, seed, kind, share, conv)
+    *_, collapsed, z, margins = nets.partly_negative(seed, kind, share, conv)
     if not collapsed.count:
         return
     dtype = torch.float32 if single else torch.float64
@@ -67,7 +53,7 @@ def test_points_with_a_margin_that_is_not_positive_stay(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_tightened_bounds_contain_the_exact_range(nets: Any, oracle: Any, seed: int) -> None:
-    model, region, spec, offset, collapsed, _, _ = _problem(nets, seed, "relu", 0.1)
+    model, region, spec, offset, collapsed, _, _ = nets.partly_negative(seed, "relu", 0.1)
     dual = Dual(collapsed, torch.float64)
     domains = root_domains(collapsed, torch.float64)
     before = (domains.upper - domains.lower).clone()
@@ -94,7 +80,7 @@ def test_bounds_that_cross_prove_the_margin(nets: Any, oracle: Any) -> None:
     """They may only cross where the margin is positive, and on easy problems they do."""
     crossed = 0
     for seed in range(12):
-        model, region, spec, _offset, *_ = _problem(nets, seed, "relu", 0.1)
+        model, region, spec, _offset, *_ = nets.partly_negative(seed, "relu", 0.1)
         exact = oracle(model, region).minimum(oracle(model, region).margin(spec[0], 0.0))
         for delta in (0.3, -1e-7):
             _, _, collapsed = nets.collapsed(model, region, spec, torch.tensor([delta - exact.value]).double())
@@ -114,7 +100,7 @@ def test_bounds_that_cross_prove_the_margin(nets: Any, oracle: Any) -> None:
 @given(SEEDS)
 def test_gradients_of_the_search(nets: Any, seed: int) -> None:
     """∂bound/∂γ is the margin at the minimizer, and α's is as in `improve`: compared with differences of the bound."""
-    *_, collapsed, _, _ = _problem(nets, seed, "relu", 0.2)
+    *_, collapsed, _, _ = nets.partly_negative(seed, "relu", 0.2)
     dual = Dual(collapsed, torch.float64)
     count = collapsed.count
     if not count:
@@ -151,7 +137,7 @@ def test_gradients_of_the_search(nets: Any, seed: int) -> None:
 
 def test_tap_rows_are_the_preactivations(nets: Any) -> None:
     for seed in range(6):
-        *_, _region, _, _, collapsed, z, _ = _problem(nets, seed, "relu", 0.2)
+        *_, _region, _, _, collapsed, z, _ = nets.partly_negative(seed, "relu", 0.2)
         dual = Dual(collapsed, torch.float64)
         if not collapsed.count:
             continue
