@@ -29,6 +29,19 @@ def replacing(path: Path) -> Iterator[Path]:
             part.unlink()
 
 
+def remove_parts(folder: Path) -> int:
+    """Remove what a process killed in the middle of a save left in `folder` and in the folders in it; says how many.
+
+    Folders in it that are in use by a process of their own (they have a `.lock`) are left alone.
+    """
+    inner = (place for place in folder.glob("*/") if not (place / ".lock").exists())
+    parts = [part for place in (folder, *inner) for part in place.glob(".*.part")]
+    for part in parts:
+        with suppress(OSError):  # it does no harm
+            part.unlink()
+    return len(parts)
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write `content` as readable JSON, atomically."""
     with replacing(path) as part:

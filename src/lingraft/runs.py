@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from lingraft import zoo
 from lingraft.command import current
 from lingraft.errors import LingraftError
-from lingraft.files import append_line, read_json, read_lines, replacing, write_json
+from lingraft.files import append_line, read_json, read_lines, remove_parts, replacing, write_json
 
 if TYPE_CHECKING:
     from lingraft.data import ImageSet
@@ -168,8 +168,7 @@ class Run:
 
     def remove_parts(self) -> None:
         """Remove what a process killed in the middle of a save left behind."""
-        for part in self.path.glob(".*.part"):
-            part.unlink(missing_ok=True)
+        remove_parts(self.path)
 
     def remove_results(self) -> None:
         """Remove what training wrote and what was measured of it; first the checkpoint, which vouches for the rest."""

@@ -43,6 +43,7 @@ def compare(
     from dataclasses import replace
 
     import lingraft
+    from lingraft.cli.holding import hold
     from lingraft.interop.answer_log import AnswerLog
     from lingraft.interop.benchmark import NETWORK, read_instances, write_benchmark
     from lingraft.interop.comparison import pairs
@@ -62,6 +63,7 @@ def compare(
     place = folder / "compare" if out is None else out
     model, chosen = lingraft.load(folder), test.take(which)
     description.check_fits(chosen, "test")
+    hold(place)
     their_network = NETWORK if form == "output" else f"onnx/network_{form}.onnx"
     for path, its_form in {NETWORK: "output", their_network: form}.items():
         lingraft.export_onnx(

@@ -18,8 +18,10 @@ def demo(
 ) -> None:
     """Show the whole story on small handwritten digits; takes about a minute, needs no download."""
     from lingraft import demo as story
+    from lingraft.cli.holding import hold
     from lingraft.device import resolve_device
 
+    hold(out)
     figures = story.tell(out, seed, resolve_device(device), quiet=as_json)
     if as_json:
         print_json(figures)

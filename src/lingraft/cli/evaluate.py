@@ -32,6 +32,7 @@ def evaluate(
     from rich.console import Console
     from rich.table import Table
 
+    from lingraft.cli.holding import hold
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
     from lingraft.evaluation import Attack
@@ -48,6 +49,7 @@ def evaluate(
         if threads < 1:
             raise LingraftError(f"--threads must be at least 1, not {threads}.")
         torch.set_num_threads(threads)
+    hold(run.path)
     model = load(run, device=where)
     test = load_data(data, "test")
     description.check_fits(test, "test")

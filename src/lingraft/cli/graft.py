@@ -74,6 +74,7 @@ def graft(
     import torch
     from rich.console import Console
 
+    from lingraft.cli.holding import hold
     from lingraft.data import DATASETS
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
@@ -124,6 +125,7 @@ def graft(
     train, validation, test = (load_data(data, split) for split in ("train", "validation", "test"))
     ours = description.model_copy(update={"parent": str(parent.path), "eps": radius, "seed": seed, "grafted": None})
     augment = DATASETS[data].augment
+    hold(run.path)
     try:
         grafted, history = graft_and_tune(
             model, train, validation, config, tuning, run, ours,

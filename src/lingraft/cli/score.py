@@ -30,6 +30,7 @@ def score(
     from rich.console import Console
     from rich.table import Table
 
+    from lingraft.cli.holding import hold
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
     from lingraft.grafting import GraftingConfig
@@ -47,6 +48,7 @@ def score(
         bound_images=bound_images,
         seed=seed,
     )
+    hold(run.path)
     model = load(run, device=resolve_device(device))
     scores = score_neurons(model, load_data(description.data_set(), "train"), config)
     path = out or run.scores_path

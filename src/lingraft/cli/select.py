@@ -40,6 +40,7 @@ def select(
     """Choose the neurons to graft from scores, and show where they are."""
     from rich.console import Console
 
+    from lingraft.cli.holding import hold
     from lingraft.grafting import Scores, masks, plan, sites
     from lingraft.grafting import select as choose
     from lingraft.grafting.mask_file import save_mask
@@ -47,6 +48,7 @@ def select(
 
     run = Run(folder)
     description = run.describe()
+    hold(run.path)
     found = Scores.load(scores or run.scores_path)
     model = load(run)
     mask = choose(found.instability_rank, found.significance_rank, ratio, parse_gammas(gamma), masks(model))

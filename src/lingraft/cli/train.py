@@ -58,6 +58,7 @@ def train(
     from rich.console import Console
 
     from lingraft import zoo
+    from lingraft.cli.holding import hold
     from lingraft.data import DATASETS, load
     from lingraft.device import resolve_device
     from lingraft.names import lookup
@@ -106,6 +107,7 @@ def train(
         seed=seed,
     )
     images, validation = load(data, "train"), load(data, "validation")
+    hold(run.path)
     try:
         history = train_model(
             network, images, validation, config, run, description, augment=spec.augment, device=where, restart=restart

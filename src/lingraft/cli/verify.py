@@ -74,6 +74,7 @@ def verify(
         _verify_instance(onnx, vnnlib, limits, device, started, certificates, check, as_json)
     if folder is None:
         raise LingraftError("nothing to verify. Give a run folder, or --onnx FILE and --vnnlib FILE.")
+    from lingraft.cli.holding import hold
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
     from lingraft.progress import progress
@@ -89,6 +90,7 @@ def verify(
     data = description.data_set(data)
     certificates = run.path / "certificates" if check and certificates is None else certificates
     limits = _limits(timeout, memory, workers, double, seed, certificates is not None)
+    hold(run.path)  # before the weights are read: verdicts name them by the file
     model = load(run, device=resolve_device(device))
     test = load_data(data, "test")
     which = range(len(test))[parse_count(images)]

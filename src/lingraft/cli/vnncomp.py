@@ -38,6 +38,7 @@ def vnncomp(
     """
     from dataclasses import replace
 
+    from lingraft.cli.holding import hold
     from lingraft.interop.answer_log import AnswerLog
     from lingraft.interop.benchmark import read_instances
     from lingraft.interop.run_benchmark import decide_all
@@ -51,6 +52,7 @@ def vnncomp(
     if timeout is not None:
         entries = [replace(entry, timeout=timeout) for entry in entries]
     log = AnswerLog(out or folder / "results", folder.resolve().name, entries, {"double": double, "seed": seed})
+    hold(log.folder)
     decide_all(log, limits)
     figures = _figures(log)
     if as_json:
