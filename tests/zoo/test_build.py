@@ -20,6 +20,33 @@ def test_conv_huge_has_the_papers_parameters():
         assert count_parameters(build("conv-huge")) == 17_190_602
 
 
+HALVES = [name for name in MODELS if name.endswith("-half")]
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize("shape", [None, (1, 28, 28)])
+def test_a_half_has_half_the_neurons_of_every_layer_and_is_the_same_else(name, shape):
+    with torch.device("meta"):
+        half, whole = (build(each, shape, classes=7) for each in (name, name.removesuffix("-half")))
+    narrow = wide = torch.empty(1, *(shape or MODELS[name].input_shape), device="meta")
+    neurons = 0
+    for few, many in zip(half, whole, strict=True):
+        narrow, wide = few(narrow), many(wide)
+        assert type(few) is type(many)
+        for what in ("kernel_size", "stride", "padding"):
+            assert getattr(few, what, None) == getattr(many, what, None)
+        if isinstance(few, torch.nn.ReLU):
+            assert narrow.shape[2:] == wide.shape[2:]  # maps of the same size, half as many
+            assert 2 * narrow.numel() == wide.numel()
+            neurons += narrow.numel()
+    assert neurons == count_neurons(name, shape)
+    assert narrow.shape == wide.shape == (1, 7)
+
+
+def test_there_is_a_half_of_what_the_tables_need():
+    assert HALVES == ["cnn-b-half", "conv-big-half", "digits-cnn-half"]
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("shape", [None, (1, 28, 28)])
 def test_forward_gives_logits(name, shape):

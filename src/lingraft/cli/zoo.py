@@ -29,6 +29,7 @@ def zoo(as_json: Json = False) -> None:
         print_json(rows)
         return
     table = Table("name", "network", "input", title="The zoo")
+    table.columns[0].no_wrap = True  # names are there to be typed
     table.add_column("parameters", justify="right")
     table.add_column("neurons", justify="right")
     table.add_column("source")

@@ -1,4 +1,4 @@
-"""The networks of the paper (Section 5, "Datasets and architectures"), and a small one for digits."""
+"""The networks of the paper (Section 5, "Datasets and architectures"), a small one for digits, and halved controls."""
 
 from lingraft.zoo.build import MODELS, ModelSpec, build, count_neurons, count_parameters
 from lingraft.zoo.layers import Normalize

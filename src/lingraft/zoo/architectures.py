@@ -1,4 +1,9 @@
-"""One function an architecture: (channels, height, width, classes) → the layers after normalization."""
+"""One function an architecture: (channels, height, width, classes) → the layers after normalization.
+
+Those with a `divisor` can be built narrower: every hidden layer, convolution or dense, has its channels or units
+divided by it and all else stays the same, so there are about 1/divisor of the neurons. Halved ones are a control for
+grafting: is a network that was small from the start as good as one that grafting has left half non-linear?
+"""
 
 from torch import nn
 
@@ -15,24 +20,25 @@ def _halved_up(size: int) -> int:
     return (size + 1) // 2
 
 
-def conv_big(channels: int, height: int, width: int, classes: int) -> list[nn.Module]:
+def conv_big(channels: int, height: int, width: int, classes: int, divisor: int = 1) -> list[nn.Module]:
     """ConvBig, 7 layers (Mirman et al. 2018; Singh et al. 2019): 62,464 ReLU neurons on 3×32×32."""
-    flat = 64 * _halved(_halved(height)) * _halved(_halved(width))
+    first, second, dense = (size // divisor for size in (32, 64, 512))
+    flat = second * _halved(_halved(height)) * _halved(_halved(width))
     return [
-        nn.Conv2d(channels, 32, 3, padding=1),
+        nn.Conv2d(channels, first, 3, padding=1),
         nn.ReLU(),
-        nn.Conv2d(32, 32, 4, stride=2, padding=1),
+        nn.Conv2d(first, first, 4, stride=2, padding=1),
         nn.ReLU(),
-        nn.Conv2d(32, 64, 3, padding=1),
+        nn.Conv2d(first, second, 3, padding=1),
         nn.ReLU(),
-        nn.Conv2d(64, 64, 4, stride=2, padding=1),
+        nn.Conv2d(second, second, 4, stride=2, padding=1),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(flat, 512),
+        nn.Linear(flat, dense),
         nn.ReLU(),
-        nn.Linear(512, 512),
+        nn.Linear(dense, dense),
         nn.ReLU(),
-        nn.Linear(512, classes),
+        nn.Linear(dense, classes),
     ]
 
 
@@ -57,19 +63,20 @@ def conv_huge(channels: int, height: int, width: int, classes: int) -> list[nn.M
     ]
 
 
-def cnn_b(channels: int, height: int, width: int, classes: int) -> list[nn.Module]:
+def cnn_b(channels: int, height: int, width: int, classes: int, divisor: int = 1) -> list[nn.Module]:
     """CNN-B, 4 layers (Dathathri et al. 2020): 16,634 ReLU neurons on 3×32×32."""
-    flat = 128 * _halved(_halved(height)) * _halved(_halved(width))
+    first, second, dense = (size // divisor for size in (32, 128, 250))
+    flat = second * _halved(_halved(height)) * _halved(_halved(width))
     return [
         nn.ZeroPad2d((1, 2, 1, 2)),
-        nn.Conv2d(channels, 32, 5, stride=2),
+        nn.Conv2d(channels, first, 5, stride=2),
         nn.ReLU(),
-        nn.Conv2d(32, 128, 4, stride=2, padding=1),
+        nn.Conv2d(first, second, 4, stride=2, padding=1),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(flat, 250),
+        nn.Linear(flat, dense),
         nn.ReLU(),
-        nn.Linear(250, classes),
+        nn.Linear(dense, classes),
     ]
 
 
@@ -103,16 +110,17 @@ def sigmoid_cnn(channels: int, height: int, width: int, classes: int) -> list[nn
     ]
 
 
-def digits_cnn(channels: int, height: int, width: int, classes: int) -> list[nn.Module]:
+def digits_cnn(channels: int, height: int, width: int, classes: int, divisor: int = 1) -> list[nn.Module]:
     """A small CNN for 8×8 digits: 1,600 ReLU neurons, trained in seconds."""
-    flat = 32 * _halved(height) * _halved(width)
+    first, second, dense = (size // divisor for size in (16, 32, 64))
+    flat = second * _halved(height) * _halved(width)
     return [
-        nn.Conv2d(channels, 16, 3, padding=1),
+        nn.Conv2d(channels, first, 3, padding=1),
         nn.ReLU(),
-        nn.Conv2d(16, 32, 4, stride=2, padding=1),
+        nn.Conv2d(first, second, 4, stride=2, padding=1),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(flat, 64),
+        nn.Linear(flat, dense),
         nn.ReLU(),
-        nn.Linear(64, classes),
+        nn.Linear(dense, classes),
     ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -31,6 +32,12 @@ MODELS: dict[str, ModelSpec] = {
     "conv-huge": ModelSpec(architectures.conv_huge, "ConvHuge", "Chen et al. 2022"),
     "sigmoid-cnn": ModelSpec(architectures.sigmoid_cnn, "sigmoid CNN", "after Chen et al. 2022"),
     "digits-cnn": ModelSpec(architectures.digits_cnn, "digits CNN", "lingraft", (1, 8, 8)),
+    # controls: plain networks with as many non-linear neurons as grafting a half leaves
+    "cnn-b-half": ModelSpec(partial(architectures.cnn_b, divisor=2), "CNN-B, half width", "control"),
+    "conv-big-half": ModelSpec(partial(architectures.conv_big, divisor=2), "ConvBig, half width", "control"),
+    "digits-cnn-half": ModelSpec(
+        partial(architectures.digits_cnn, divisor=2), "digits CNN, half width", "control", (1, 8, 8)
+    ),
 }
 
 
