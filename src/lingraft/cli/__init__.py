@@ -10,28 +10,27 @@ from typer.core import TyperGroup
 from lingraft.command import running
 from lingraft.errors import LingraftError
 
-#: The commands in the order in which a person would use them.
-WORKFLOW = (
-    "demo",
-    "data",
-    "zoo",
-    "train",
-    "evaluate",
-    "score",
-    "select",
-    "graft",
-    "verify",
-    "check",
-    "report",
-    "export",
-    "vnncomp",
-    "compare",
-)
+#: The commands in the order in which a person would use them, under the headings of `lingraft --help`.
+WORKFLOW = {
+    "Start here": ("demo", "doctor", "data", "zoo"),
+    "Train and graft": ("train", "evaluate", "score", "select", "graft"),
+    "Prove": ("verify", "check"),
+    "Look at results": ("report", "runs", "show"),
+    "Other tools": ("export", "vnncomp", "compare"),
+}
 
 
 class _InOrder(TyperGroup):
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        return [*WORKFLOW, *sorted(set(self.commands) - set(WORKFLOW))]
+        ordered = [name for names in WORKFLOW.values() for name in names]
+        return [*ordered, *sorted(set(self.commands) - set(ordered))]
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+        command = super().get_command(ctx, cmd_name)
+        heading = next((heading for heading, names in WORKFLOW.items() if cmd_name in names), None)
+        if command is not None and heading is not None:
+            command.rich_help_panel = heading  # type: ignore[attr-defined]
+        return command
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         ctx.meta["line"] = shlex.join(["lingraft", *args])
@@ -73,12 +72,16 @@ from lingraft.cli import (  # noqa: E402, F401
     compare,
     data,
     demo,
+    doctor,
     evaluate,
     export,
     graft,
     report,
+    reproduce,
+    runs,
     score,
     select,
+    show,
     train,
     verify,
     vnncomp,
