@@ -90,16 +90,21 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         model.train(before)
 
 
-def correct(model: nn.Module, data: ImageSet, *, batch: int = 256, device: torch.device | str = "cpu") -> Tensor:
-    """Which images are classified correctly: (N,), bool, on the CPU."""
+def predictions(model: nn.Module, data: ImageSet, *, batch: int = 256, device: torch.device | str = "cpu") -> Tensor:
+    """The class that the model gives each image: (N,), int64, on the CPU."""
     parts = []
     with evaluating(model), torch.inference_mode():
-        for images, labels in Batches(data, batch, device=device):
+        for images, _ in Batches(data, batch, device=device):
             logits = model(images)
             if not torch.isfinite(logits).all():
                 raise LingraftError("the model gives NaN or infinite outputs. Train it again, or check its weights.")
-            parts.append((logits.argmax(1) == labels).cpu())
+            parts.append(logits.argmax(1).cpu())
     return torch.cat(parts)
+
+
+def correct(model: nn.Module, data: ImageSet, *, batch: int = 256, device: torch.device | str = "cpu") -> Tensor:
+    """Which images are classified correctly: (N,), bool, on the CPU."""
+    return predictions(model, data, batch=batch, device=device) == data.labels.cpu()
 
 
 def robust(

@@ -76,11 +76,14 @@ def _number(value: float | None) -> float:
 
 
 class Verdicts:
-    """The verdicts of one run folder on the images of a data set, starting with image `first`."""
+    """The verdicts of one run folder on the images of a data set, starting with image `first`.
 
-    def __init__(self, run: Run, data: str, request: Request, limits: Limits, first: int = 0):
+    They are kept in `path`, by default the run's `verdicts.jsonl`.
+    """
+
+    def __init__(self, run: Run, data: str, request: Request, limits: Limits, first: int = 0, path: Path | None = None):
         self.run, self.data, self.request, self.limits, self.first = run, data, request, limits, first
-        self.path = run.verdicts_path
+        self.path = path or run.verdicts_path
         self.weights = digest_weights(run)
 
     def known(self) -> dict[int, Result]:
