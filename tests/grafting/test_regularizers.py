@@ -9,8 +9,8 @@ from torch import nn
 import lingraft
 from lingraft import LingraftError, zoo
 from lingraft.attack.ball import bounds
+from lingraft.differentiable import site_intervals
 from lingraft.grafting import FineTuning, fine_tuning_defaults, prepared
-from lingraft.grafting.differentiable_intervals import site_intervals
 from lingraft.grafting.regularizers import ReluStability, WeightNorm, layer_weights, prune_small_weights
 from lingraft.grafting.surgery import shapes
 from lingraft.verification.intervals import interval_bounds

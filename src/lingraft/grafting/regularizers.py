@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from lingraft.attack.ball import bounds
+from lingraft.differentiable.intervals import site_intervals
 from lingraft.errors import LingraftError
 from lingraft.grafting.activation import GraftedActivation
-from lingraft.grafting.differentiable_intervals import site_intervals
 from lingraft.grafting.sites import grafted_activations
 from lingraft.training.loss import Figures
 
