@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lingraft.attack import fgsm, find_unbroken
+from lingraft.attack import find_unbroken
+from lingraft.attack.ball import bounds
 from lingraft.attack.pgd import default_step
+from lingraft.attack.registry import FUNCTIONS
 from lingraft.attack.search import Watch
 from lingraft.data import Batches, ImageSet
 from lingraft.errors import LingraftError
@@ -19,13 +21,17 @@ from lingraft.memory import kept_memory
 from lingraft.names import lookup
 from lingraft.progress import progress
 
-#: name → what it is
-ATTACKS = {"pgd": "projected gradient descent with random restarts", "fgsm": "one step of size ε from the image itself"}
+#: By how much rounding may take an attacked image out of the ball.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Attack:
-    """An attack and all that its result depends on beside model and data."""
+    """An attack and all that its result depends on beside model and data.
+
+    `name` is pgd, fgsm (one step from the image itself) or one that was registered with `lingraft.attack.register`,
+    to which `steps` and `step_size` mean nothing.
+    """
 
     eps: float
     name: str = "pgd"
@@ -35,7 +41,7 @@ class Attack:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        lookup("attack", self.name, ATTACKS)
+        lookup("attack", self.name, {"pgd": None, **FUNCTIONS})
         if not (math.isfinite(self.eps) and self.eps >= 0):
             raise LingraftError(f"eps must be 0 or more, not {self.eps}: it is a distance in pixels of [0, 1].")
         for what, value in (("steps", self.steps), ("restarts", self.restarts)):
@@ -47,11 +53,14 @@ class Attack:
             object.__setattr__(self, "steps", 1)
             object.__setattr__(self, "restarts", 1)
             object.__setattr__(self, "step_size", self.eps)
+        elif self.name != "pgd":
+            object.__setattr__(self, "steps", 1)
+            object.__setattr__(self, "step_size", None)
         elif self.step_size is None:
             object.__setattr__(self, "step_size", default_step(self.eps, self.steps))
 
     def __str__(self) -> str:
-        return "fgsm" if self.name == "fgsm" else f"pgd-{self.steps}x{self.restarts}"
+        return "fgsm" if self.name == "fgsm" else f"{self.name}-{self.steps}x{self.restarts}"
 
 
 @dataclass(frozen=True)
@@ -135,15 +144,51 @@ def robust(
                 device=device,
                 watch=watch,
             )
-        unbroken = candidates.clone()
-        for index in candidates.nonzero().flatten().split(batch):
+        return _unbroken(model, data, candidates, attack, batch, device, watch)
+
+
+def _unbroken(
+    model: nn.Module,
+    data: ImageSet,
+    candidates: Tensor,
+    attack: Attack,
+    batch: int,
+    device: torch.device | str,
+    watch: Watch | None,
+) -> Tensor:
+    """What `robust` promises, for an attack that makes one image of another."""
+    from lingraft.training.randomness import derive_generator  # training itself evaluates
+
+    unbroken = candidates.clone()
+    for restart in range(attack.restarts):
+        left = unbroken.nonzero().flatten()
+        generator = derive_generator(device, attack.seed, attack.name, restart)
+        for index in left.split(batch):
             where = index.to(data.images.device)
             images, labels = data.pixels(where).to(device), data.labels[where].to(device)
+            attacked = FUNCTIONS[attack.name](model, images.clone(), labels, attack.eps, generator)
+            _check_inside(attack, images, attacked)
             with torch.no_grad():
-                unbroken[index] = (model(fgsm(model, images, labels, attack.eps)).argmax(1) == labels).cpu()
+                unbroken[index] = (model(attacked).argmax(1) == labels).cpu()
             if watch is not None:
-                watch(len(index), int(unbroken.sum()))
-        return unbroken
+                ended = int(unbroken[index].sum()) + int((~unbroken[index]).sum()) * (attack.restarts - restart)
+                watch(ended, int(unbroken.sum()))
+    return unbroken
+
+
+def _check_inside(attack: Attack, images: Tensor, attacked: Tensor) -> None:
+    """A registered attack may be wrong; one that leaves the ball would make a network look weaker than it is."""
+    if attacked.shape != images.shape:
+        raise LingraftError(
+            f"the attack {attack.name!r} makes images of shape {tuple(attacked.shape)} of {tuple(images.shape)}."
+        )
+    lower, upper = bounds(images, attack.eps)
+    outside = float(torch.maximum(lower - attacked, attacked - upper).max())
+    if not outside <= _ROUNDING:  # also true for NaN
+        raise LingraftError(
+            f"the attack {attack.name!r} leaves the ball of radius {attack.eps:g}, or [0, 1], by {outside:g}."
+            " Clip what it makes."
+        )
 
 
 def evaluate(

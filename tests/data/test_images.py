@@ -97,3 +97,42 @@ def test_one_bad_pixel_is_found():
     images[1, 0, 2, 3] = 1.0001
     with pytest.raises(LingraftError, match=r"1\.0001"):
         ImageSet(images, torch.zeros(3, dtype=torch.int64))
+
+
+def _pairs(form: str) -> object:
+    images, labels = torch.rand(7, 1, 2, 2, generator=torch.Generator().manual_seed(0)), torch.arange(7)
+    sets = torch.utils.data.TensorDataset(images, labels)
+    return {
+        "set": ImageSet(images, labels),
+        "tensors": (images, labels),
+        "arrays": (images.double().numpy(), labels.int().numpy()),
+        "loader": torch.utils.data.DataLoader(sets, batch_size=3),
+        "batches": ((i, l) for i, l in zip(images.split(2), labels.split(2), strict=True)),
+        "dataset": sets,
+        "plain list": [(image, int(label)) for image, label in zip(images, labels, strict=True)],
+    }[form]
+
+
+FORMS = ["set", "tensors", "arrays", "loader", "batches", "dataset", "plain list"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("count", [None, 4])
+def test_of_takes_data_in_any_form(form: str, count: int | None):
+    found, expected = ImageSet.of(_pairs(form), count), ImageSet.of(_pairs("set")).take(count or 7)
+    assert torch.equal(found.images, expected.images)
+    assert torch.equal(found.labels, expected.labels)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([torch.zeros(1, 2, 2)], "pairs"),
+        ([], "no images"),
+        ((torch.zeros(3, 1, 2, 2), torch.zeros(3)), "int64"),
+        ((torch.full((3, 1, 2, 2), 2.0), torch.zeros(3).long()), "first layer of the model"),
+    ],
+)
+def test_of_refuses_what_it_cannot_use(source: object, message: str):
+    with pytest.raises(LingraftError, match=message):
+        ImageSet.of(source)

@@ -2,6 +2,7 @@
 
 from lingraft.attack.fgsm import fgsm
 from lingraft.attack.pgd import pgd
+from lingraft.attack.registry import register
 from lingraft.attack.search import find_unbroken
 
-__all__ = ["fgsm", "find_unbroken", "pgd"]
+__all__ = ["fgsm", "find_unbroken", "pgd", "register"]

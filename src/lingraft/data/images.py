@@ -1,6 +1,8 @@
 """Images with their labels, whatever they come from."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,9 +41,28 @@ class ImageSet:
         if images.dtype == torch.float32:
             low, high = (value.item() for value in torch.aminmax(images))
             if not (low >= 0 and high <= 1):  # also false for NaN
-                raise LingraftError(f"float images must lie in [0, 1], but these reach from {low:g} to {high:g}.")
+                raise LingraftError(
+                    f"float images must lie in [0, 1], but these reach from {low:g} to {high:g}. Normalize in the first"
+                    " layer of the model (lingraft.zoo.layers.Normalize), not in the data: ε is a distance in pixels."
+                )
         if (lowest := int(labels.min())) < 0:
             raise LingraftError(f"labels are class indices from 0, but one of them is {lowest}.")
+
+    @classmethod
+    def of(cls, source: Any, count: int | None = None) -> "ImageSet":
+        """The images of whatever holds pairs of images and labels; with `count`, only its first ones.
+
+        `source` is an ImageSet, a pair (images, labels) of tensors or arrays, a DataLoader or another iterable of such
+        batches, or a Dataset of single pairs. It is read once, into memory. Floats become float32, labels int64.
+        """
+        if isinstance(source, cls):
+            return source if count is None else source.take(count)
+        if isinstance(source, tuple | list) and len(source) == 2 and hasattr(source[0], "shape"):
+            images, labels = (torch.as_tensor(part) for part in source)
+        else:
+            images, labels = _collected(source, count)
+        images = images if images.dtype == torch.uint8 else images.float()
+        return cls(images, _whole(labels)).take(slice(count))
 
     def __len__(self) -> int:
         return len(self.images)
@@ -67,6 +88,32 @@ def to_pixels(images: Tensor) -> Tensor:
         return images.clone()
     pixels = torch.empty_like(images, dtype=torch.float32)
     return torch.div(images, 255, out=pixels)  # converts and divides in one pass
+
+
+def _collected(source: Any, count: int | None) -> tuple[Tensor, Tensor]:
+    """All batches of a DataLoader, or all items of a Dataset, in one tensor each; stops after `count` images."""
+    if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
+        pairs: Iterable[Any] = map(source.__getitem__, range(len(source)))  # it need not know how to end an iteration
+    else:
+        pairs = source
+    parts: list[tuple[Tensor, Tensor]] = []
+    seen = 0
+    for pair in pairs:
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            raise LingraftError(f"the data must give pairs (images, labels), not {type(pair).__name__}.")
+        images, labels = (torch.as_tensor(values) for values in pair)
+        parts.append((images, labels) if labels.ndim else (images[None], labels[None]))
+        seen += len(parts[-1][0])
+        if count is not None and seen >= count:
+            break
+    if not parts:
+        raise LingraftError("the data hold no images.")
+    return torch.cat([images for images, _ in parts]), torch.cat([labels for _, labels in parts])
+
+
+def _whole(labels: Tensor) -> Tensor:
+    """Labels as int64, unless they are no whole numbers: then as they are, to be refused."""
+    return labels if labels.is_floating_point() or labels.dtype == torch.bool else labels.long()
 
 
 def _shape(tensor: Tensor) -> str:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.data import ImageSet
+from lingraft.errors import LingraftError
 from lingraft.grafting.config import GraftingConfig
 from lingraft.grafting.hydra import Hydra
 from lingraft.grafting.instability import Instability
@@ -18,27 +19,41 @@ from lingraft.grafting.significance import (
     RandomSignificance,
     Significance,
 )
-from lingraft.grafting.surgery import require_finite
+from lingraft.grafting.sites import sites
+from lingraft.grafting.surgery import require_finite, shapes
 
 
-def score(model: nn.Module, data: ImageSet, config: GraftingConfig) -> Scores:
+def score(model: nn.Module, data: ImageSet, config: GraftingConfig, significance: Significance | None = None) -> Scores:
     """Significance and, where the method asks for it, instability of every neuron.
 
-    `data` should be training images: scores on test images would leak into the model.
+    `data` should be training images: scores on test images would leak into the model. A `significance` of your own
+    takes the place of the one that the config names.
     """
     require_finite(model)
     images, few = (data.take(min(count, len(data))) for count in (config.images, config.bound_images))
     name = config.how.significance or config.significance
-    significance = _significance(name, config).score(model, images)
+    if significance is None:
+        significance = _significance(name, config)
+    else:
+        name = type(significance).__name__
+    significant = significance.score(model, images)
+    _check_sites(name, significant, shapes(sites(model, tuple(data.images.shape[1:]))))
     facts: dict[str, Any] = {"significance": name, "images": len(images), "eps": config.eps, "seed": config.seed}
     if name == "hydra":
         facts["ratio"] = config.ratio
     instability = None
     if config.how.instability:
         counts = Instability(config.eps, config.bounds).score(model, few)
-        instability = {site: counts[site] for site in significance}  # the same order of sites in both
+        instability = {site: counts[site] for site in significant}  # the same order of sites in both
         facts |= {"bounds": config.bounds, "bound_images": len(few)}
-    return Scores(significance, instability, facts)
+    return Scores(significant, instability, facts)
+
+
+def _check_sites(name: str, scores: Mapping[str, Tensor], known: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse scores that do not have one number for each neuron."""
+    found = {site: tuple(values.shape) for site, values in scores.items()}
+    if found != known:
+        raise LingraftError(f"the score {name!r} has the sites and shapes {found}, but the model has {dict(known)}.")
 
 
 def choose(
