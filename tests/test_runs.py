@@ -60,7 +60,7 @@ def test_a_damaged_description(tmp_path: Path, content: str) -> None:
 def test_a_newer_format(tmp_path: Path) -> None:
     digits_run(tmp_path)
     content = json.loads((tmp_path / "model.json").read_text())
-    (tmp_path / "model.json").write_text(json.dumps({**content, "format": 99}))
+    (tmp_path / "model.json").write_text(json.dumps({**content, "format": 99, "crc32": None}))
     with pytest.raises(LingraftError, match="99"):
         lingraft.load(tmp_path)
 

@@ -1,13 +1,29 @@
-"""Files that are either whole or not there: what a killed process leaves behind is never taken for good."""
+"""Files that are either whole or not there: what a killed process leaves behind is never taken for good.
+
+JSON that lingraft writes for itself ends with a checksum, `crc32`, so that a file damaged later is noticed when it is
+read. Without one (as in files of older versions, and where a person has removed it to change something) all is read.
+"""
 
 import json
 import os
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from lingraft.errors import LingraftError
+from lingraft.progress import console
+
+_CHECKSUM = "crc32"
+
+#: More bytes than any file of JSON that lingraft writes: what is larger is not one of them.
+LARGEST_JSON = 256 * 1024**2
+
+
+def unwritable(path: Path, error: OSError) -> LingraftError:
+    """What to say when a file cannot be written."""
+    return LingraftError(f"cannot write {path}: {error.strerror or error}. Check the folder and its free space.")
 
 
 @contextmanager
@@ -20,13 +36,22 @@ def replacing(path: Path) -> Iterator[Path]:
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
+        _flush_folder(path.parent)
     except OSError as error:
-        raise LingraftError(
-            f"cannot write {path}: {error.strerror or error}. Check the folder and its free space."
-        ) from error
+        raise unwritable(path, error) from error
     finally:
         with suppress(OSError):  # already renamed, or never made
             part.unlink()
+
+
+def _flush_folder(folder: Path) -> None:
+    """Have the names in a folder on disk too: without it a file that was just made may be gone after a power cut."""
+    with suppress(OSError):  # not every system can
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def remove_parts(folder: Path) -> int:
@@ -42,53 +67,108 @@ def remove_parts(folder: Path) -> int:
     return len(parts)
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write `content` as readable JSON, atomically."""
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write `content` as readable JSON with a checksum, atomically."""
     with replacing(path) as part:
-        part.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        text = json.dumps(_with_checksum(content), indent=2, allow_nan=False)
+        part.write_text(text + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; a missing or damaged file is a LingraftError that names it."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = _parse(_read(path))
     except FileNotFoundError as error:
         raise LingraftError(f"{path} is missing. Is {path.parent} a run folder?") from error
     except (OSError, ValueError) as error:
         raise LingraftError(f"{path} is damaged ({error}). Restore it or make the run again.") from error
-    if not isinstance(content, dict):
-        raise LingraftError(f"{path} should hold a JSON object. Restore it or make the run again.")
+    if not _is_whole(content):
+        raise LingraftError(
+            f"{path} is damaged: its checksum is wrong. Restore it or make the run again"
+            f' (if you changed it yourself, remove its "{_CHECKSUM}").'
+        )
     return content
 
 
-def append_line(path: Path, record: dict[str, Any]) -> None:
+def line_of(record: Mapping[str, Any]) -> bytes:
+    """A record as a line of a JSON-lines file, with a checksum."""
+    return json.dumps(_with_checksum(record), allow_nan=False).encode() + b"\n"
+
+
+def append_line(path: Path, record: Mapping[str, Any]) -> None:
     """Append one JSON line and flush it to disk, first closing a line that a killed process left open."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab+") as file:
-            if file.tell():
+            first = not file.tell()
+            if not first:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
                     file.write(b"\n")
-            file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
+            file.write(line_of(record))
             file.flush()
             os.fsync(file.fileno())
+        if first:
+            _flush_folder(path.parent)
     except OSError as error:
-        raise LingraftError(
-            f"cannot write {path}: {error.strerror or error}. Check the folder and its free space."
-        ) from error
+        raise unwritable(path, error) from error
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The whole records of a JSON-lines file; a line cut short by a killed process is left out."""
-    if not path.exists():
+    """The whole records of a JSON-lines file; a damaged line, or one cut short by a killed process, is left out."""
+    try:
+        lines = _read(path).splitlines()
+    except FileNotFoundError:
         return []
-    records = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    except (OSError, ValueError) as error:
+        raise LingraftError(f"cannot read {path} ({error}). Restore it, or remove it to start it anew.") from error
+    records, damaged = [], 0
+    for line in lines:
         try:
-            record = json.loads(line)
+            record = _parse(line)
+            whole = _is_whole(record)
         except ValueError:
-            continue
-        if isinstance(record, dict):
+            whole = False
+        if whole:
             records.append(record)
+        else:
+            damaged += bool(line.strip())
+    if damaged:
+        lines_are = "1 line is" if damaged == 1 else f"{damaged} lines are"
+        console.print(f"{path}: {lines_are} damaged or cut short, and left out.", highlight=False, soft_wrap=True)
     return records
+
+
+def _read(path: Path) -> bytes:
+    """The content of a file of JSON, which has a size that JSON of ours can have."""
+    with open(path, "rb") as file:
+        content = file.read(LARGEST_JSON + 1)
+    if len(content) > LARGEST_JSON:
+        raise ValueError(f"it has more than {LARGEST_JSON:,} bytes")
+    return content
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    """A JSON object; anything else is a ValueError."""
+    try:
+        content = json.loads(text.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(content, dict):
+        raise ValueError("it should hold a JSON object")
+    return content
+
+
+def _with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {**content, _CHECKSUM: _checksum(content)}
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    """Of the text of `content`, which is the same after it was written and read."""
+    return f"{zlib.crc32(json.dumps(content).encode()):08x}"
+
+
+def _is_whole(content: dict[str, Any]) -> bool:
+    """Whether the checksum is right, if there is one; it is taken out."""
+    told = content.pop(_CHECKSUM, None)
+    return told is None or told == _checksum(content)

@@ -15,6 +15,7 @@ Nothing in it is ever unpickled.
 
 import json
 import platform
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from lingraft.data import ImageSet
 
 FORMAT = 1
+
+#: Name of the checksum in the metadata of a safetensors file; files from elsewhere have none.
+_CHECKSUM = "crc32"
 
 
 class GraftedSite(BaseModel):
@@ -104,23 +108,38 @@ def versions() -> dict[str, str]:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None) -> None:
-    """Write tensors and JSON metadata to a safetensors file, atomically."""
+    """Write tensors and JSON metadata to a safetensors file, atomically and with a checksum of them all."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    texts = {key: json.dumps(value) for key, value in (metadata or {}).items()}
     with replacing(path) as part:
         # not `save_file`: it makes files that only their owner can read, and its I/O errors are not OSErrors
-        part.write_bytes(save(plain, metadata={key: json.dumps(value) for key, value in (metadata or {}).items()}))
+        part.write_bytes(save(plain, metadata={**texts, _CHECKSUM: _checksum(plain, texts)}))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and metadata of a safetensors file; a missing or damaged one is a LingraftError that names it."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = {key: json.loads(value) for key, value in (file.metadata() or {}).items()}
-            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
+            texts = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        told = texts.pop(_CHECKSUM, None)
+        if told is not None and told != _checksum(tensors, texts):
+            raise ValueError("its checksum is wrong")
+        return tensors, {key: json.loads(value) for key, value in texts.items()}
     except FileNotFoundError as error:
         raise LingraftError(f"{path} is missing. Is {path.parent} a run folder made by `lingraft train`?") from error
     except (SafetensorError, OSError, ValueError) as error:
         raise LingraftError(f"{path} is damaged ({error}). Restore it or make the run again.") from error
+
+
+def _checksum(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> str:
+    """Changes with every bit of the tensors on the CPU, their names, types and shapes, and the texts."""
+    value = zlib.crc32(json.dumps(sorted(texts.items())).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        value = zlib.crc32(repr((name, tensor.dtype, tuple(tensor.shape))).encode(), value)
+        value = zlib.crc32(tensor.view(-1).view(torch.uint8).numpy().data, value)
+    return f"{value:08x}"
 
 
 class Run:
@@ -156,6 +175,14 @@ class Run:
                 " Use the version that wrote it."
             )
         return description
+
+    def is_described(self) -> bool:
+        """Whether there is a `model.json` that can be read."""
+        try:
+            self.describe()
+        except LingraftError:
+            return False
+        return True
 
     def write_description(self, description: ModelDescription) -> None:
         """Write `model.json`, with the versions in use now."""

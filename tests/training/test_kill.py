@@ -106,7 +106,7 @@ print(json.dumps(kills))
 def content(run: Path) -> dict[str, Any]:
     records = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
     for record in records:
-        del record["seconds"]
+        del record["seconds"], record["crc32"]
     weights = {name: load_file(run / f"{name}.safetensors") for name in ("checkpoint", "model")}
     return {"history": records, "weights": weights, "files": sorted(path.name for path in run.iterdir())}
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -93,7 +94,8 @@ def graft_in_place(model: nn.Module, mask: Mapping[str, Tensor], config: Graftin
 def _scores(model: nn.Module, train: ImageSet, config: GraftingConfig, run: Run) -> Scores:
     """Those that an earlier call left in the run, or new ones."""
     if run.scores_path.exists() and run.checkpoint_path.exists():
-        return Scores.load(run.scores_path)  # if they were made otherwise, `fit` refuses the settings
+        with suppress(LingraftError):  # damaged: the same ones can be made again
+            return Scores.load(run.scores_path)  # if they were made otherwise, `fit` refuses the settings
     scores = score(model, train, config)
     scores.save(run.scores_path)
     return scores

@@ -1,6 +1,5 @@
 """The training loop: killed at any moment, it goes on from the last epoch and ends with the same weights."""
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +10,17 @@ import torch
 from torch import nn
 
 from lingraft.data import Batches, ImageSet
+from lingraft.differentiable.certify import certified_by_intervals
 from lingraft.errors import LingraftError
 from lingraft.evaluation import Attack, correct, robust
-from lingraft.files import append_line, read_lines, replacing
+from lingraft.files import append_line, line_of, read_lines, replacing
 from lingraft.memory import kept_memory
 from lingraft.progress import Advance, console, progress
 from lingraft.runs import ModelDescription, Run, load_tensors, load_weights, save_tensors
 from lingraft.training.checkpoint import Checkpoint, check_same_settings, refuse_foreign
 from lingraft.training.history import Epoch, History, has_collapsed
-from lingraft.training.loss import Loss
+from lingraft.training.loss import Loss, ScheduledLoss, loss_at
+from lingraft.training.optimizer import make_optimizer
 from lingraft.training.randomness import derive_generator, derive_seed
 from lingraft.training.schedule import Schedule
 from lingraft.training.step import take_step
@@ -29,8 +30,8 @@ from lingraft.training.step import take_step
 class Plan:
     """How to train: all that `fit` needs beside the model, the data and the run."""
 
-    loss: Loss
-    #: parameter groups as for torch's SGD: {"params": …, "lr": …, "weight_decay": …}, of the model's parameters
+    loss: Loss | ScheduledLoss
+    #: parameter groups as for torch's optimizers: {"params": …, "lr": …, "weight_decay": …}, of the model's parameters
     groups: Sequence[Mapping[str, Any]]
     schedule: Schedule
     #: what the user chose, JSON-able; training goes on from a checkpoint only if it is the same there
@@ -39,7 +40,10 @@ class Plan:
     eps: float
     epochs: int
     batch: int = 128
+    optimizer: str = "sgd"
     momentum: float = 0.9
+    #: longest gradient of the weights; longer ones are shortened to it
+    clip: float | None = None
     seed: int = 0
     augment: bool = False
     validation_steps: int = 10
@@ -49,6 +53,14 @@ class Plan:
     before_epoch: Callable[[int], None] | None = None
     #: the first epoch, counted from 0, whose weights may be kept as the best
     keep_from: int = 0
+    #: whether to measure what intervals certify of the validation images that are attacked
+    certify: bool = False
+    #: whether that decides which weights are the best
+    keep_certified: bool = False
+
+    def history(self, epochs: Sequence[Epoch], resumed: int = 0) -> History:
+        """These epochs, and which of them is the best."""
+        return History(epochs, resumed, self.keep_from, self.keep_certified)
 
 
 def print_epoch(epoch: Epoch) -> None:
@@ -80,9 +92,7 @@ def fit(
     description.check_fits(train, "training")
     description.check_fits(validation, "validation")
     model.to(device)
-    optimizer = torch.optim.SGD(
-        [dict(group) for group in plan.groups], momentum=plan.momentum, fused=device.type in ("cpu", "cuda")
-    )
+    optimizer = make_optimizer(plan.optimizer, plan.groups, plan.momentum, device)
     learning_rates = [group["lr"] for group in optimizer.param_groups]
     settings = {
         "model": description.architecture,
@@ -90,7 +100,7 @@ def fit(
         "training_images": len(train),
         **plan.settings,
     }
-    epochs = _begin(model, optimizer, run, settings, description, restart, plan.keep_from)
+    epochs = _begin(model, optimizer, run, settings, description, restart, plan)
     resumed = len(epochs)
     batches_an_epoch = math.ceil(len(train) / plan.batch)
     devices = [device] if device.type == "cuda" else []
@@ -105,7 +115,7 @@ def fit(
             if plan.before_epoch is not None:
                 plan.before_epoch(number)
             loss, figures = _train_epoch(model, train, plan, optimizer, learning_rates, number, device, epochs, advance)
-            sa, ra = _validate(model, validation, plan, device)
+            sa, ra, certified = _validate(model, validation, plan, device)
             epoch = Epoch(
                 epoch=number + 1,
                 loss=loss,
@@ -114,29 +124,30 @@ def fit(
                 lr=optimizer.param_groups[0]["lr"],
                 seconds=round(time.perf_counter() - begun, 3),
                 overfitting=has_collapsed(ra, loss, epochs),
+                certified=certified,
                 figures=figures,
             )
             epochs.append(epoch)
             Checkpoint.of(model, optimizer, settings, epochs).save(run)
-            _save_if_best(model, run, epochs, plan.keep_from)
+            _save_if_best(model, run, epochs, plan)
             append_line(run.history_path, epoch.as_dict())
             report(epoch)
             if epoch.overfitting:
-                _warn_of_overfitting(epochs, plan.keep_from)
+                _warn_of_overfitting(epochs, plan)
     tensors, _ = load_tensors(run.weights_path)
     load_weights(model, tensors, run.weights_path)
     model.eval()
-    return History(epochs, resumed, plan.keep_from)
+    return plan.history(epochs, resumed)
 
 
 def _begin(
     model: nn.Module,
-    optimizer: torch.optim.SGD,
+    optimizer: torch.optim.Optimizer,
     run: Run,
     settings: Mapping[str, Any],
     description: ModelDescription,
     restart: bool,
-    keep_from: int,
+    plan: Plan,
 ) -> list[Epoch]:
     """Bring model, optimizer and run folder to the last whole epoch; gives the epochs done."""
     run.remove_parts()
@@ -152,22 +163,36 @@ def _begin(
         checkpoint = Checkpoint.of(model, optimizer, settings, [])
         checkpoint.save(run)
     epochs = list(checkpoint.epochs)
-    if not epochs:
+    if not epochs or not run.is_described():
         run.write_description(description)
+    if not epochs:
         return epochs
     # Killed right after a checkpoint, the weights of that epoch may not have been written as the best yet.
-    best = History(epochs, keep_from=keep_from).best.epoch
-    if not run.weights_path.exists() or load_tensors(run.weights_path)[1].get("epoch") != best:
-        _save_if_best(model, run, epochs, keep_from)
+    best = plan.history(epochs).best.epoch
+    if _kept_epoch(run) != best:
+        _save_if_best(model, run, epochs, plan)
+        if best != len(epochs):
+            raise LingraftError(
+                f"{run.weights_path} is missing or damaged. It held the weights of epoch {best}, and the checkpoint has"
+                f" only those of epoch {len(epochs)}. Restore it, or start over (--restart)."
+            )
     records = [epoch.as_dict() for epoch in epochs]
     if read_lines(run.history_path) != records:
         with replacing(run.history_path) as part:
-            part.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+            part.write_bytes(b"".join(map(line_of, records)))
     return epochs
 
 
-def _save_if_best(model: nn.Module, run: Run, epochs: Sequence[Epoch], keep_from: int) -> None:
-    best = History(epochs, keep_from=keep_from).best
+def _kept_epoch(run: Run) -> int | None:
+    """The epoch whose weights are in model.safetensors; None if that is missing or damaged."""
+    try:
+        return load_tensors(run.weights_path)[1].get("epoch")
+    except LingraftError:
+        return None
+
+
+def _save_if_best(model: nn.Module, run: Run, epochs: Sequence[Epoch], plan: Plan) -> None:
+    best = plan.history(epochs).best
     if best is epochs[-1]:
         save_tensors(run.weights_path, model.state_dict(), {"epoch": best.epoch, "sa": best.sa, "ra": best.ra})
 
@@ -176,7 +201,7 @@ def _train_epoch(
     model: nn.Module,
     train: ImageSet,
     plan: Plan,
-    optimizer: torch.optim.SGD,
+    optimizer: torch.optim.Optimizer,
     learning_rates: Sequence[float],
     number: int,
     device: torch.device,
@@ -192,10 +217,11 @@ def _train_epoch(
     loss_sum, seen = 0.0, 0
     model.train()
     for step, (images, labels) in enumerate(batches):
-        factor = plan.schedule(number + (step + 0.5) / len(batches))
+        moment = number + (step + 0.5) / len(batches)
+        factor = plan.schedule(moment)
         for group, learning_rate in zip(optimizer.param_groups, learning_rates, strict=True):
             group["lr"] = learning_rate * factor
-        value, figures = take_step(model, optimizer, plan.loss, images, labels, noise)
+        value, figures = take_step(model, optimizer, loss_at(plan.loss, moment), images, labels, noise, plan.clip)
         if not math.isfinite(value):
             raise _diverged(f"the loss is {value} in epoch {number + 1}, step {step + 1}", number)
         count = len(images)
@@ -216,17 +242,22 @@ def _diverged(what: str, done: int) -> LingraftError:
     )
 
 
-def _validate(model: nn.Module, validation: ImageSet, plan: Plan, device: torch.device) -> tuple[float, float]:
-    """Standard accuracy on all validation images, PGD accuracy on those that the plan names."""
+def _validate(
+    model: nn.Module, validation: ImageSet, plan: Plan, device: torch.device
+) -> tuple[float, float, float | None]:
+    """Standard accuracy on all validation images, PGD accuracy and what is certified on those that the plan names."""
     right = correct(model, validation, device=device)
     attacked = validation.take(min(plan.validation_images or len(validation), len(validation)))
     attack = Attack(plan.eps, steps=plan.validation_steps, restarts=1, seed=plan.seed)
     unbroken = robust(model, attacked, right[: len(attacked)], attack, device=device)
-    return right.double().mean().item(), unbroken.double().mean().item()
+    certified = None
+    if plan.certify:
+        certified = certified_by_intervals(model, attacked, plan.eps, device=device).double().mean().item()
+    return right.double().mean().item(), unbroken.double().mean().item(), certified
 
 
-def _warn_of_overfitting(epochs: Sequence[Epoch], keep_from: int) -> None:
-    best = History(epochs, keep_from=keep_from).best
+def _warn_of_overfitting(epochs: Sequence[Epoch], plan: Plan) -> None:
+    best = plan.history(epochs).best
     console.print(
         f"[yellow]warning:[/] this looks like catastrophic overfitting: the robust accuracy fell to {epochs[-1].ra:.1%}"
         f" (best: {best.ra:.1%} in epoch {best.epoch}, which is kept) while the training loss did not grow."

@@ -18,6 +18,7 @@ from lingraft.errors import LingraftError
 from lingraft.files import append_line, read_lines
 from lingraft.runs import Run, load_tensors, save_tensors
 from lingraft.verification.request import Limits, Request
+from lingraft.verification.summary import VERDICTS
 from lingraft.verification.verifier import Result
 from lingraft.verification.verify import checked
 
@@ -131,6 +132,8 @@ class Verdicts:
         try:
             result = result_of(record)
             result.against = self.request.against(i)
+            if result.verdict not in VERDICTS:
+                return None
             if result.verdict == "unknown":
                 same = record["seed"] == self.limits.seed and record["memory_limit"] == self.limits.memory
                 enough = record["timeout"] >= self.limits.timeout
