@@ -75,9 +75,9 @@ def graft_and_tune(
         plan = _plan(grafted, tuning, settings, augment)
         if config.gradual and scores is not None:
             plan = _gradually(plan, grafted, train, config, scores)
-        description.grafted = _describe(grafted)
+        description.grafted = describe_sites(grafted)
         history = fit(grafted, train, validation, run, plan, description, device=device, report=report)
-    description.grafted = _describe(grafted)
+    description.grafted = describe_sites(grafted)
     run.write_description(description)
     return grafted.eval(), history
 
@@ -101,7 +101,8 @@ def _scores(model: nn.Module, train: ImageSet, config: GraftingConfig, run: Run)
     return scores
 
 
-def _describe(model: nn.Module) -> list[GraftedSite]:
+def describe_sites(model: nn.Module) -> list[GraftedSite]:
+    """What `model.json` says of the grafted sites of `model`."""
     return [
         GraftedSite(name=name, shape=site.neurons, grafted=site.grafted, pruned=int(site.fixed.sum()))
         for name, site in grafted_activations(model).items()
