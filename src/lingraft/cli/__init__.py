@@ -14,8 +14,8 @@ from lingraft.errors import LingraftError
 WORKFLOW = {
     "Start here": ("demo", "doctor", "data", "zoo"),
     "Train and graft": ("train", "evaluate", "score", "select", "graft"),
-    "Prove": ("verify", "check"),
-    "Look at results": ("report", "runs", "show"),
+    "Prove": ("verify", "check", "corners"),
+    "Look at results": ("report", "runs", "show", "reproduce"),
     "Other tools": ("export", "vnncomp", "compare"),
 }
 
@@ -70,6 +70,7 @@ def options(
 from lingraft.cli import (  # noqa: E402, F401
     check,
     compare,
+    corners,
     data,
     demo,
     doctor,
