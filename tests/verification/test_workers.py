@@ -14,10 +14,12 @@ from torch import Tensor, nn
 import lingraft
 from lingraft.data import load
 from lingraft.verification import workers
+from lingraft.verification.crew import Crew
 from lingraft.verification.request import Limits, Request
 from lingraft.verification.verifier import Problem, Result
 from lingraft.verification.verify import verify_each
-from lingraft.verification.workers import Crew
+from lingraft.verification.worker import setup_of
+from lingraft.verification.workers import Processes, ProcessWorker
 
 EPS = 0.08
 
@@ -50,6 +52,10 @@ def request_(digits_net: nn.Module, digits: tuple[Tensor, Tensor]) -> Request:
 def expected(request_: Request) -> list[str]:
     found = {result.index: result.verdict for result in verify_each(request_, Limits(60, workers=0))}
     return [found[i] for i in range(len(request_))]
+
+
+def one_process(request: Request, timeout: float) -> Crew[ProcessWorker]:
+    return Crew(Processes(setup_of(request.network, Limits(timeout)), 1, 1e9), timeout)
 
 
 def workers_of(parent: int) -> list[int]:
@@ -133,7 +139,7 @@ def test_one_retry_and_no_more(request_: Request, expected: list[str], bombs: in
             return Bomb(), 0  # type: ignore[return-value]
         return request_.problem(i), 0
 
-    found = dict(Crew(request_.network, 1, 60, 1e9, False).run(open_, ask))
+    found = dict(one_process(request_, 60).run(open_, ask))
     assert set(found) == set(open_)
     for i in open_:
         if i == special and bombs == 2:
@@ -165,7 +171,7 @@ def test_a_worker_that_hangs_is_ended_in_time(request_: Request, expected: list[
             os.kill(stopped[0], signal.SIGSTOP)
         return request_.problem(i), 0
 
-    found = dict(Crew(request_.network, 1, 2.0, 1e9, False).run(open_, ask))
+    found = dict(one_process(request_, 2.0).run(open_, ask))
     assert (found[open_[1]].verdict, found[open_[1]].reason) == ("unknown", "time")
     assert 2.0 <= found[open_[1]].seconds <= 2 * 1.02 + 1
     assert not alive(stopped[0])

@@ -8,6 +8,7 @@ import typer
 
 from lingraft.cli import app
 from lingraft.cli.options import Device, Json, Seed, next_step, parse_eps, parse_images, print_json
+from lingraft.cli.ray_option import RayAddress, RayCommand
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from lingraft.verification.verifier import Result
 
 
-@app.command()
+@app.command(cls=RayCommand)
 def verify(
     folder: Annotated[
         Path | None, typer.Argument(metavar="[RUN]", help="A run folder made by lingraft.", show_default=False)
@@ -52,6 +53,7 @@ def verify(
     check: Annotated[
         bool, typer.Option("--check", help="Check each certificate at once. (a run's go to RUN/certificates)")
     ] = False,
+    ray: RayAddress = None,
     seed: Seed = 0,
     device: Device = "cpu",
     as_json: Json = False,
@@ -65,12 +67,12 @@ def verify(
     """
     started = time.monotonic()
     if onnx is not None or vnnlib is not None:
-        of_run = {"RUN": folder, "--images": images, "--eps": eps, "--data": data, "--workers": workers}
+        of_run = {"RUN": folder, "--images": images, "--eps": eps, "--data": data, "--workers": workers, "--ray": ray}
         given = [name for name, value in of_run.items() if value is not None]
         if onnx is None or vnnlib is None or given:
             extra = f", without {', '.join(given)}" if given else ""
             raise LingraftError(f"give --onnx and --vnnlib together{extra}, or a run folder instead of them.")
-        limits = _limits(timeout, memory, 0, double, seed, certificates is not None or check)
+        limits = _limits(timeout, memory, 0, double, seed, certificates is not None or check, None)
         _verify_instance(onnx, vnnlib, limits, device, started, certificates, check, as_json)
     if folder is None:
         raise LingraftError("nothing to verify. Give a run folder, or --onnx FILE and --vnnlib FILE.")
@@ -89,7 +91,7 @@ def verify(
     radius = description.radius(None if eps is None else parse_eps(eps))
     data = description.data_set(data)
     certificates = run.path / "certificates" if check and certificates is None else certificates
-    limits = _limits(timeout, memory, workers, double, seed, certificates is not None)
+    limits = _limits(timeout, memory, workers, double, seed, certificates is not None, ray)
     hold(run.path)  # before the weights are read: verdicts name them by the file
     model = load(run, device=resolve_device(device))
     test = load_data(data, "test")
@@ -181,12 +183,18 @@ def _print_certified(tally: "Certificates", verified: int, check: bool) -> None:
 
 
 def _limits(
-    timeout: float, memory: float | None, workers: int | None, double: bool, seed: int, prove: bool
+    timeout: float,
+    memory: float | None,
+    workers: int | None,
+    double: bool,
+    seed: int,
+    prove: bool,
+    ray: str | None,
 ) -> "Limits":
     from lingraft.verification.budget import GIB
     from lingraft.verification.request import Limits
 
-    return Limits(timeout, None if memory is None else memory * GIB, workers, double, seed, prove)
+    return Limits(timeout, None if memory is None else memory * GIB, workers, double, seed, prove, ray)
 
 
 def _verify_instance(

@@ -2,18 +2,24 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from lingraft.progress import progress as show
 from lingraft.verification.budget import free_memory
+from lingraft.verification.crew import Ask, Crew
 from lingraft.verification.request import Constraints, Limits, Request
 from lingraft.verification.verifier import Problem, Result, Verifier
-from lingraft.verification.worker import decide
-from lingraft.verification.workers import Ask, Crew
+from lingraft.verification.worker import decide, setup_of
+from lingraft.verification.workers import Processes
+
+if TYPE_CHECKING:
+    from lingraft.runs import Run
 
 #: Share of the free memory that is used unless a limit is given.
 MEMORY_SHARE = 0.7
@@ -37,6 +43,8 @@ def verify(
     double: bool = False,
     memory: float | None = None,
     seed: int = 0,
+    ray: str | None = None,
+    run: "str | Path | Run | None" = None,
     progress: bool = False,
 ) -> list[Result]:
     """The verdict on every image: does the model keep its label on the whole region around it?
@@ -48,21 +56,35 @@ def verify(
 
     `timeout` is in seconds an image; `memory` in bytes, in all (default: 70 % of what is free). `workers` processes
     share the images, one thread each (default: one a core; for one image, and on a GPU, this process); 0: this process.
-    `double` searches in float64 as well; proofs are recomputed in float64 in any case. `progress` shows a bar.
+    `double` searches in float64 as well; proofs are recomputed in float64 in any case. `ray` is the address of a Ray
+    cluster that does the work ("auto": that of this machine, "local": a new one); see docs/cluster.md. `progress` shows
+    a bar.
+
+    `run` is the folder of a run that holds this model: verdicts are kept there as they are found, for the report and
+    for another call, which goes on after a stop. That needs labels and `eps`.
 
     Results come in the order of the images. The model must be in eval mode; see docs/verification.md for what a
     verdict promises.
     """
-    limits = Limits(timeout, memory, workers, double, seed)
+    limits = Limits(timeout, memory, workers, double, seed, ray=ray)
     request = Request(model, images, labels, eps=eps, lower=lower, upper=upper, clip=clip, constraints=constraints)
     results: dict[int, Result] = {}
     tally = Tally(len(request))
     with show("verifying", len(request) if progress else 0) as advance:
-        for result in verify_each(request, limits):
+
+        def seen(result: Result) -> None:
             results[result.index] = result
             tally.add(result)
             if progress:
                 advance(1, str(tally))
+
+        if run is not None:
+            from lingraft.verification.keeping import verify_and_keep
+
+            verify_and_keep(run, request, limits, seen)
+        else:
+            for result in verify_each(request, limits):
+                seen(result)
     return [results[i] for i in range(len(request))]
 
 
@@ -112,15 +134,22 @@ def verify_each(
     def ask(i: int) -> tuple[Problem, int]:
         return request.problem(i), limits.seed * 1_000_003 + first + i
 
-    workers = _processes(limits.workers, len(open_), request.device)
-    memory = (MEMORY_SHARE * free_memory() if limits.memory is None else limits.memory) / max(1, workers)
-    if workers:
-        crew = Crew(request.network, workers, limits.timeout, memory, limits.double, limits.prove)
-        answers: Iterable[tuple[int, Result]] = crew.run(open_, ask)
-    else:
-        answers = _here(request, limits, memory, open_, ask)
-    for i, result in answers:
+    for i, result in _answers(request, limits, open_, ask):
         yield _named(request, i, first, checked(request, i, result))
+
+
+def _answers(request: Request, limits: Limits, numbers: list[int], ask: Ask) -> Iterator[tuple[int, Result]]:
+    """Results of some images as they finish, from wherever the limits say that the work is done."""
+    if limits.ray is not None:
+        from lingraft.cluster.answers import answers_of_ray
+
+        return answers_of_ray(request, limits, numbers, ask)
+    workers = _processes(limits.workers, len(numbers), request.device)
+    memory = MEMORY_SHARE * free_memory() if limits.memory is None else limits.memory
+    if workers:
+        staff = Processes(setup_of(request.network, limits), workers, memory)
+        return Crew(staff, limits.timeout).run(numbers, ask)
+    return _here(request, limits, memory, numbers, ask)
 
 
 def _here(

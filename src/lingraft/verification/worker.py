@@ -1,4 +1,4 @@
-"""A process that verifies one image at a time for another one: `python -m lingraft.verification.worker FD`.
+"""A process that verifies one image at a time for another one: `python -m lingraft.verification.worker FD MEMORY`.
 
 It says when it is up, takes the network, says when it is ready, and then answers problems until the connection closes.
 Only processes that `workers.py` starts speak to it, over a socket that nobody else has.
@@ -11,6 +11,8 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lingraft.verification.network import Network
+    from lingraft.verification.request import Limits
     from lingraft.verification.verifier import Problem, Result, Verifier
 
 #: Data that a worker may take beyond its memory limit, for what is not counted: code, small tensors, solvers.
@@ -44,38 +46,58 @@ def decide(
     return result
 
 
+def setup_of(network: "Network", limits: "Limits") -> bytes:
+    """What every worker needs to know before the first problem."""
+    return pickle.dumps((network, limits.double, limits.timeout, limits.prove))
+
+
+class Answerer:
+    """What every worker does: takes pickled problems, gives pickled results, with one thread and `memory` bytes."""
+
+    def __init__(self, setup: bytes, memory: float):
+        import torch
+
+        from lingraft.verification.process_memory import die_first, limit_memory
+        from lingraft.verification.verifier import Verifier
+
+        torch.set_num_threads(1)
+        die_first()
+        network, double, self.timeout, self.prove = pickle.loads(setup)
+        self.verifier, self.memory = Verifier(network, double), memory
+        limit_memory(memory + SLACK)
+
+    def answer(self, question: bytes) -> bytes:
+        """The result of a problem and its seed."""
+        from lingraft.verification.process_memory import forget_peak
+
+        problem, seed = pickle.loads(question)
+        forget_peak()
+        return pickle.dumps(decide(self.verifier, problem, self.timeout, self.memory, seed, self.prove))
+
+
 def _end_with_parent() -> None:
     """Standard input is a pipe that the parent holds open: when it closes, the parent is gone."""
     os.read(0, 1)
     os._exit(1)
 
 
-def main(descriptor: int) -> None:
-    """Serve the process at the other end of the socket."""
+def main(descriptor: int, memory: float) -> None:
+    """Serve the process at the other end of the socket, with so many bytes of memory."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     from multiprocessing.connection import Connection
 
-    import torch
+    import lingraft.verification.verifier  # noqa: F401  (before we say that we are up)
 
-    from lingraft.verification.process_memory import die_first, forget_peak, limit_memory
-    from lingraft.verification.verifier import Verifier
-
-    torch.set_num_threads(1)
-    die_first()
     parent = Connection(descriptor)
     try:
         parent.send_bytes(b"up")
-        network, double, timeout, memory, prove = pickle.loads(parent.recv_bytes())
-        verifier = Verifier(network, double)
-        limit_memory(memory + SLACK)
+        answerer = Answerer(parent.recv_bytes(), memory)
         parent.send_bytes(b"ready")
         while True:
-            problem, seed = pickle.loads(parent.recv_bytes())
-            forget_peak()
-            parent.send_bytes(pickle.dumps(decide(verifier, problem, timeout, memory, seed, prove)))
+            parent.send_bytes(answerer.answer(parent.recv_bytes()))
     except (EOFError, ConnectionError):  # the parent closed the connection: nothing more to do
         os._exit(0)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), float(sys.argv[2]))

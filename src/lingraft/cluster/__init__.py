@@ -1,0 +1,1 @@
+"""Verification on many machines, with Ray; see docs/cluster.md."""

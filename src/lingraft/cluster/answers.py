@@ -1,0 +1,21 @@
+"""Verdicts from a Ray cluster."""
+
+from collections.abc import Iterator
+
+from lingraft.cluster.connection import connected
+from lingraft.cluster.ray_workers import RayStaff
+from lingraft.verification.crew import Ask, Crew
+from lingraft.verification.request import Limits, Request
+from lingraft.verification.verifier import Result
+from lingraft.verification.worker import setup_of
+
+
+def answers_of_ray(request: Request, limits: Limits, numbers: list[int], ask: Ask) -> Iterator[tuple[int, Result]]:
+    """The number and the result of some images of a request, as they finish on the cluster at `limits.ray`."""
+    if not numbers:
+        return
+    assert limits.ray is not None
+    with connected(limits.ray, limits.workers) as ray:
+        setup = setup_of(request.network, limits)
+        staff = RayStaff(ray, setup, limits.workers, limits.memory, request.device.type == "cuda")
+        yield from Crew(staff, limits.timeout).run(numbers, ask)
