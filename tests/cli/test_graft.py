@@ -117,6 +117,31 @@ def test_gradual_and_regularized(parent: Path, tmp_path: Path):
     assert all(record["l1"] > 0 and 0 < record["unstable"] < 1 for record in history)
 
 
+def test_a_sigmoid_network_end_to_end(tmp_path: Path):
+    plain, counts = tmp_path / "plain", ("--bound-images", 10, "--images", 20)
+    call("train", "--data", "digits", "--model", "sigmoid-cnn", "--epochs", 4, "--lr", 0.3, "-o", plain)
+    for method in ("grafting", "gap"):
+        out = tmp_path / method
+        result = json.loads(call("graft", plain, "--method", method, "--epochs", 1, *counts, "-o", out, "--json"))
+        assert result["plan"]["grafted"] == result["plan"]["neurons"] // 2
+        assert 0 <= result["after"]["unstable_ratio"] <= 0.5  # grafted neurons are linear
+        proven = json.loads(call("verify", out, "--images", 2, "--timeout", 1, "--workers", 0, "--json"))
+        assert proven["images"] == 2
+        if proven["unr"] is not None:
+            assert proven["unr"] <= 0.5
+
+
+def test_scores_of_a_grafted_run_leave_those_it_was_chosen_by(parent: Path, tmp_path: Path):
+    out, counts = tmp_path / "out", ("--bounds", "intervals", "--bound-images", 10)
+    call("graft", parent, "--epochs", 0, "--score-images", 50, "--images", 10, *counts, "-o", out)
+    before = (out / "scores.npz").read_bytes()
+    told = json.loads(call("score", out, "--images", 50, *counts, "--json"))
+    assert told["scores"] == str(out / "scores-grafted.npz")
+    assert (out / "scores.npz").read_bytes() == before
+    planned = json.loads(call("select", out, "--ratio", 0.6, "--json"))  # by the scores of the grafted network
+    assert planned["grafted"] == 960
+
+
 def test_mistakes_are_explained(parent: Path, tmp_path: Path):
     out = ("-o", tmp_path / "out")
     assert "between 0 and 1" in fails("graft", parent, "--ratio", 1.5, *out)

@@ -11,7 +11,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from lingraft import LingraftError
 from lingraft.grafting import GraftedActivation, line_relu
-from lingraft.grafting.activation import BASES, pack, unpack
+from lingraft.grafting.activation import START, pack, unpack
 
 SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=3)
 
@@ -32,7 +32,13 @@ def plain(base: str) -> nn.Module:
 
 
 @settings(max_examples=60, deadline=None)
-@given(base=st.sampled_from(BASES), shape=SHAPES, batch=st.integers(1, 4), seed=st.integers(0, 999), last=st.booleans())
+@given(
+    base=st.sampled_from(sorted(START)),
+    shape=SHAPES,
+    batch=st.integers(1, 4),
+    seed=st.integers(0, 999),
+    last=st.booleans(),
+)
 def test_forward_is_the_definition_coordinate_by_coordinate(base, shape, batch, seed, last):
     site = random_site(base, shape, seed)
     x = torch.randn(batch, *shape, generator=torch.Generator().manual_seed(seed + 1))
@@ -51,7 +57,7 @@ def test_forward_is_the_definition_coordinate_by_coordinate(base, shape, batch, 
                 assert result == kept
 
 
-@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("base", START)
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_first_and_second_derivatives_match_finite_differences(base, layout):
     site = random_site(base, [3, 2, 4], seed=3, dtype=torch.float64)
@@ -94,7 +100,7 @@ def test_gradients_do_not_depend_on_how_many_images_fit_in_the_cache(seed, cache
         torch.testing.assert_close(gradients(cached), plainly())
 
 
-@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("base", START)
 def test_nothing_grafted_is_the_activation_itself(base):
     site = GraftedActivation(base, (4, 3, 3), 0.2)
     x = torch.randn(6, 4, 3, 3, requires_grad=True)
@@ -192,3 +198,13 @@ def test_masks_and_inputs_of_another_shape_are_refused():
         site(torch.zeros(1, 2, 3))
     with pytest.raises(LingraftError, match="gelu"):
         GraftedActivation("gelu", (2,))
+
+
+@pytest.mark.parametrize(("base", "line"), [("relu", (0.4, 0)), ("sigmoid", (0.25, 0.5)), ("tanh", (1, 0))])
+def test_neurons_start_from_the_line_of_their_activation(base: str, line: tuple[float, float]):
+    site = GraftedActivation(base, (3,))
+    site.graft(torch.tensor([True, False, False]))
+    site.graft(torch.tensor([False, True, False]), slope=0.7)
+    slope, intercept = (values.tolist() for values in site.line())
+    assert slope == pytest.approx([line[0], 0.7, 0])
+    assert intercept == pytest.approx([line[1], line[1], 0])

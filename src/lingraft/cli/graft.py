@@ -55,8 +55,12 @@ def graft(
         int,
         typer.Option(help="Images, the first ones, to bound neurons on: training images to choose, test to report."),
     ] = 100,
-    slope: Annotated[float, typer.Option(help="Slope of a grafted neuron at the start.")] = 0.4,
-    intercept: Annotated[float, typer.Option(help="Intercept of a grafted neuron at the start.")] = 0.0,
+    slope: Annotated[
+        float | None, typer.Option(help="Slope of a grafted neuron at the start. (default: 0.4; smooth: that at 0)")
+    ] = None,
+    intercept: Annotated[
+        float | None, typer.Option(help="Intercept of a grafted neuron at the start. (default: 0; smooth: that at 0)")
+    ] = None,
     epochs: Annotated[int, typer.Option(help="Epochs of fine-tuning; 0: graft only.")] = 100,
     line_lr: Annotated[float, typer.Option(help="Learning rate of slopes and intercepts.")] = 0.01,
     lr: Annotated[float, typer.Option(help="Learning rate of the weights.")] = 0.001,

@@ -8,12 +8,18 @@ import typer
 from lingraft.cli import app
 from lingraft.cli.graft import Bounds
 from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse_eps, print_json
+from lingraft.cli.select import scores_path
 
 
 @app.command()
 def score(
     folder: RunFolder,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write. (default: RUN/scores.npz)")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--out", help="File to write. (default: RUN/scores.npz; if RUN is grafted, scores-grafted.npz)"
+        ),
+    ] = None,
     significance: Annotated[
         str, typer.Option(help="How much a neuron matters: gap, adversarial-gap, sap, hydra or random.")
     ] = "gap",
@@ -51,7 +57,7 @@ def score(
     hold(run.path)
     model = load(run, device=resolve_device(device))
     scores = score_neurons(model, load_data(description.data_set(), "train"), config)
-    path = out or run.scores_path
+    path = out or scores_path(run)
     scores.save(path)
     run.keep_command()
     assert scores.instability is not None
@@ -59,24 +65,24 @@ def score(
     rows = [
         {
             "site": name,
-            "neurons": counts.numel(),
-            "unstable": float(counts.mean()) / used,
+            "neurons": values.numel(),
+            "mean_instability": float(values.mean()) / used,
             "mean_instability_rank": float(scores.instability_rank[name].mean()),
             "mean_significance_rank": float(scores.significance_rank[name].mean()),
         }
-        for name, counts in scores.instability.items()
+        for name, values in scores.instability.items()
     ]
     if as_json:
         print_json({"scores": str(path), "facts": dict(scores.facts), "sites": rows})
         return
     table = Table("site", title=f"{used:,} training images, ε = {config.eps:.4g}, {bounds}", title_justify="left")
-    for column in ("neurons", "unstable", "mean r_u", "mean r_s"):
+    for column in ("neurons", "mean u", "mean r_u", "mean r_s"):
         table.add_column(column, justify="right")
     for row in rows:
         table.add_row(
             str(row["site"]),
             f"{row['neurons']:,}",
-            f"{row['unstable']:.1%}",
+            f"{row['mean_instability']:.3g}",
             f"{row['mean_instability_rank']:.2f}",
             f"{row['mean_significance_rank']:.2f}",
         )

@@ -2,13 +2,16 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lingraft.cli import app
 from lingraft.cli.options import Json, RunFolder, next_step, print_json
 from lingraft.errors import LingraftError
+
+if TYPE_CHECKING:
+    from lingraft.runs import Run
 
 Gamma = Annotated[
     str, typer.Option(help="γ of γ·r_u − r_s: one number, stages such as 2,1.5,1,0, or inf for r_u alone.")
@@ -26,12 +29,19 @@ def parse_gammas(text: str) -> tuple[float, ...]:
     return gammas
 
 
+def scores_path(run: "Run") -> Path:
+    """Where scores of a run's own network belong: in a grafted run, scores.npz are those it was chosen by."""
+    return run.scores_path if run.describe().grafted is None else run.grafted_scores_path
+
+
 @app.command()
 def select(
     folder: RunFolder,
     ratio: Annotated[float, typer.Option(help="Share of the neurons of the network to graft, in all.")] = 0.5,
     gamma: Gamma = "2,1.5,1,0",
-    scores: Annotated[Path | None, typer.Option(help="Scores to use. (default: RUN/scores.npz)")] = None,
+    scores: Annotated[
+        Path | None, typer.Option(help="Scores to use. (default: those that `lingraft score RUN` writes)")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="File to write. (default: RUN/mask.safetensors)")
     ] = None,
@@ -49,7 +59,7 @@ def select(
     run = Run(folder)
     description = run.describe()
     hold(run.path)
-    found = Scores.load(scores or run.scores_path)
+    found = Scores.load(scores or scores_path(run))
     model = load(run)
     mask = choose(found.instability_rank, found.significance_rank, ratio, parse_gammas(gamma), masks(model))
     planned = plan(sites(model, description.input_shape), mask)

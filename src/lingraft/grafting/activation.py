@@ -11,8 +11,9 @@ from torch.nn import functional as F
 from lingraft.errors import LingraftError
 from lingraft.grafting.line_relu import line_relu
 
-#: The activations that can be grafted.
-BASES = ("relu", "leaky_relu", "sigmoid", "tanh")
+#: The activations that can be grafted, and slope and intercept that a grafted neuron starts from. For ReLU the paper's:
+#: a slope in its "safe zone" [0, 0.5] and no intercept (Figure "Initialization"); for smooth ones the tangent at 0.
+START = {"relu": (0.4, 0.0), "leaky_relu": (0.4, 0.0), "sigmoid": (0.25, 0.5), "tanh": (1.0, 0.0)}
 
 
 class GraftedActivation(nn.Module):
@@ -31,8 +32,8 @@ class GraftedActivation(nn.Module):
 
     def __init__(self, base: str, neurons: Sequence[int], negative_slope: float = 0.0):
         super().__init__()
-        if base not in BASES:
-            raise LingraftError(f"cannot graft the activation {base!r}. Known: {', '.join(BASES)}.")
+        if base not in START:
+            raise LingraftError(f"cannot graft the activation {base!r}. Known: {', '.join(START)}.")
         self.base = base
         self.negative_slope = negative_slope
         shape = tuple(neurons)
@@ -54,12 +55,13 @@ class GraftedActivation(nn.Module):
         """Number of grafted neurons, pruned ones included."""
         return self._count
 
-    def graft(self, mask: Tensor, slope: float, intercept: float) -> None:
-        """Graft the neurons of `mask` that are not grafted yet, in place, with these initial values."""
+    def graft(self, mask: Tensor, slope: float | None = None, intercept: float | None = None) -> None:
+        """Graft the neurons of `mask` that are not grafted yet, in place, from this line (None: as START says)."""
         new = self._new(mask)
+        usual_slope, usual_intercept = START[self.base]
         with torch.no_grad():
-            self.slope[0, new] = slope
-            self.intercept[0, new] = intercept
+            self.slope[0, new] = usual_slope if slope is None else slope
+            self.intercept[0, new] = usual_intercept if intercept is None else intercept
         self._set_masks(self.mask | new, self.fixed)
 
     def prune(self, mask: Tensor) -> None:

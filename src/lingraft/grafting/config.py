@@ -8,7 +8,7 @@ from lingraft.errors import LingraftError
 from lingraft.grafting.instability import BOUNDS
 from lingraft.grafting.regularizers import REGULARIZERS
 from lingraft.grafting.selection import GAMMAS
-from lingraft.grafting.surgery import INTERCEPT, SLOPE
+from lingraft.grafting.surgery import require_line
 from lingraft.names import lookup
 from lingraft.training import TrainingConfig
 
@@ -61,8 +61,9 @@ class GraftingConfig:
     #: how many training images, the first ones, significance and instability are computed on at most
     images: int = 1000
     bound_images: int = 100
-    slope: float = SLOPE
-    intercept: float = INTERCEPT
+    #: the line that grafted neurons start from; None: that of their activation
+    slope: float | None = None
+    intercept: float | None = None
     #: graft over the first half of fine-tuning instead of at once, and score anew at each step
     gradual: bool = False
     rescore: bool = False
@@ -78,8 +79,7 @@ class GraftingConfig:
             raise LingraftError(f"the ratio of neurons to graft must lie between 0 and 1, not {self.ratio}.")
         if not self.gammas or any(math.isnan(gamma) or gamma < 0 for gamma in self.gammas):
             raise LingraftError(f"γ must be one number or more, each 0 or above, not {list(self.gammas)}.")
-        if not (math.isfinite(self.slope) and math.isfinite(self.intercept)):
-            raise LingraftError(f"slope {self.slope} and intercept {self.intercept} must be finite numbers.")
+        require_line(self.slope, self.intercept)
         if min(self.images, self.bound_images) < 1:
             raise LingraftError(f"scores need at least 1 image, not {min(self.images, self.bound_images)}.")
         if self.rescore and not self.gradual:

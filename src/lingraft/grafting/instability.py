@@ -1,4 +1,4 @@
-"""Instability: for how many images a neuron can take both signs in the ball (the paper, Section 4, step 1)."""
+"""Instability: for how many images, and how far, a neuron is not linear in the ball (the paper, Section 4, step 1)."""
 
 import math
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from lingraft.verification.budget import Budget
 from lingraft.verification.intervals import interval_bounds
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Site
+from lingraft.verification.nonlinearity import nonlinearity, unstable
 from lingraft.verification.region import Region
 from lingraft.verification.tighten import alpha_crown
 
@@ -42,11 +43,16 @@ BOUNDS: dict[str, Bounds] = {
 }
 
 
+#: (site, lower, upper bounds (N, *site)) → what each image adds to the score of each neuron
+Measure = Callable[[Site, Tensor, Tensor], Tensor]
+
+
 @dataclass(frozen=True)
 class Instability:
     """How many images make a neuron unstable: its bounds l < 0 < u over the ball of radius ε around the image.
 
-    Grafted neurons are linear and count as stable everywhere.
+    A sigmoid or tanh neuron adds, for each image, a number from 0 to 1 instead of 0 or 1: how far it is from linear
+    between its bounds, as a share of its whole rise. Grafted neurons are linear and count as stable everywhere.
     """
 
     eps: float
@@ -58,25 +64,31 @@ class Instability:
             raise LingraftError(f"eps must lie between 0 and 1, not {self.eps}: it is a distance in pixels of [0, 1].")
 
     def score(self, model: nn.Module, data: ImageSet) -> dict[str, Tensor]:
-        """Site name → counts from 0 to len(data), float64, of the neuron shape."""
+        """Site name → sums over the images, from 0 to len(data), float64, of the neuron shape."""
+        return self._sums(model, data, nonlinearity)
+
+    def counts(self, model: nn.Module, data: ImageSet) -> dict[str, Tensor]:
+        """The same, but a smooth neuron adds 1 where it is farther from linear than 1 % of its rise, else 0."""
+        return self._sums(model, data, unstable)
+
+    def _sums(self, model: nn.Module, data: ImageSet, measure: Measure) -> dict[str, Tensor]:
         device = device_of(model)
         with evaluating(model):
             network = Network.from_module(model, tuple(data.images.shape[1:]))
         sites = [(i, node) for i in network.sites if isinstance(node := network.nodes[i], Site) and node.public]
-        counts = {node.name: torch.zeros(node.shape, dtype=torch.float64, device=device) for _, node in sites}
+        sums = {node.name: torch.zeros(node.shape, dtype=torch.float64, device=device) for _, node in sites}
         batches = Batches(data, 64 if self.bounds == "intervals" else 1, device=device)
         with progress("instability", len(batches)) as advance, torch.no_grad():
             for images, _ in batches:
                 found = BOUNDS[self.bounds](network, *bounds(images, self.eps))
                 for i, node in sites:
-                    lower, upper = found[i]
-                    counts[node.name] += ((lower < 0) & (upper > 0) & ~node.grafted).sum(0)
+                    sums[node.name] += measure(node, *found[i]).sum(0)
                 advance()
-        return {name: network.outside(count[None])[0].contiguous().cpu() for name, count in counts.items()}
+        return {name: network.outside(total[None])[0].contiguous().cpu() for name, total in sums.items()}
 
 
 def unstable_ratio(model: nn.Module, data: ImageSet, eps: float, bounds: str = "crown") -> float:
     """UNR: the share of neurons that are unstable, averaged over the images (the paper, Section 5)."""
-    counts = Instability(eps, bounds).score(model, data)
+    counts = Instability(eps, bounds).counts(model, data)
     neurons = sum(count.numel() for count in counts.values())
     return sum(float(count.sum()) for count in counts.values()) / (neurons * len(data))

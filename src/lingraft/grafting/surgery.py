@@ -13,16 +13,12 @@ from lingraft.grafting.sites import Call, Site, calls, grafted_activations, site
 from lingraft.grafting.tracing import trace
 from lingraft.names import lookup
 
-#: The paper starts from a slope in its "safe zone" [0, 0.5] and from no intercept (Figure "Initialization").
-SLOPE = 0.4
-INTERCEPT = 0.0
-
 
 def graft(
     model: nn.Module,
     mask: Mapping[str, Tensor],
-    slope: float = SLOPE,
-    intercept: float = INTERCEPT,
+    slope: float | None = None,
+    intercept: float | None = None,
     *,
     input_shape: Sequence[int] | None = None,
 ) -> fx.GraphModule:
@@ -30,11 +26,12 @@ def graft(
 
     `mask` maps names of sites (see `lingraft.sites`) to boolean tensors of their neuron shape; each of these sites
     becomes a GraftedActivation, sites that are not named stay as they are. `model` itself is not changed. In a model
-    that is grafted already, new neurons are added and the old ones keep their lines. With `input_shape`, the shape of
-    one image, masks are checked against the model at once instead of at its first forward pass.
+    that is grafted already, new neurons are added and the old ones keep their lines. Without `slope` and `intercept`
+    neurons start from the line of their activation (0.4·x for ReLU, the tangent at 0 for smooth ones). With
+    `input_shape`, the shape of one image, masks are checked against the model at once instead of at its first forward
+    pass.
     """
-    if not (math.isfinite(slope) and math.isfinite(intercept)):
-        raise LingraftError(f"slope {slope} and intercept {intercept} must be finite numbers.")
+    require_line(slope, intercept)
     return _operate(model, mask, input_shape, lambda site, chosen: site.graft(chosen, slope, intercept))
 
 
@@ -62,6 +59,12 @@ def prepared(model: nn.Module, shapes: Mapping[str, Sequence[int]]) -> fx.GraphM
 def shapes(found: Iterable[Site]) -> dict[str, tuple[int, ...]]:
     """Site name → neuron shape."""
     return {site.name: site.shape for site in found}
+
+
+def require_line(slope: float | None, intercept: float | None) -> None:
+    """Refuse a line to start from that is not of finite numbers; None is the usual one."""
+    if not all(value is None or math.isfinite(value) for value in (slope, intercept)):
+        raise LingraftError(f"slope {slope} and intercept {intercept} must be finite numbers.")
 
 
 def require_finite(model: nn.Module) -> None:

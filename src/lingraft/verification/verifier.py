@@ -20,6 +20,7 @@ from lingraft.verification.dual import Domains, Dual, root_domains
 from lingraft.verification.falsify import Falsifier
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Site
+from lingraft.verification.nonlinearity import unstable
 from lingraft.verification.process_memory import is_out_of_memory, peak_memory
 from lingraft.verification.proof import MarginProof, Proof
 from lingraft.verification.region import Region
@@ -45,7 +46,7 @@ class Result:
 
     `verdict` is "verified", "falsified", "unknown" (with a `reason`) or "misclassified"; `stage` is what decided it;
     `crown` and `alpha` are the lower bounds of the margins at the root before and after optimization, `unstable` counts
-    the unstable, non-grafted neurons of every site, of `neurons` in all; `memory` is the peak of the process in MiB.
+    the unstable neurons of every site (`nonlinearity.py`), of `neurons` in all; `memory` is the process's peak in MiB.
     `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them, `against` what each margin
     compares the label with (classes, or rows of constraints), and an `error` that ended it. `proof` is there if it was
     asked for and the verdict is "verified".
@@ -154,7 +155,7 @@ class _Attempt:
             site = self.network.nodes[i]
             assert isinstance(site, Site)
             if site.public:
-                self.result.unstable[site.name] = int(found.unstable(self.network, i).sum())
+                self.result.unstable[site.name] = int(unstable(site, *found.bounds[i]).sum())
 
     def _attack(self, margins: Tensor, steps: int, restarts: int) -> None:
         self.result.stage = "attack"
