@@ -28,11 +28,14 @@ def train(
         str,
         typer.Option(
             help="laptop: 15 epochs, one-cycle; paper: 200 epochs, learning rate ÷10 at 100 and 150."
+            " Certified methods: 20 epochs, one-cycle; 160 epochs, ÷10 at 120 and 140; both with Adam."
             " The options below change single settings."
         ),
     ] = "laptop",
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
-    method: Annotated[str, typer.Option(help="fat (fast adversarial training with GradAlign), pgd or trades.")] = "fat",
+    method: Annotated[
+        str, typer.Option(help="fat (fast adversarial training with GradAlign), pgd, trades; certified: ibp.")
+    ] = "fat",
     schedule: Annotated[str | None, typer.Option(help="Learning rate: step, one-cycle or cosine.")] = None,
     milestones: Annotated[
         str | None, typer.Option(help="Epochs at which `step` divides by 10, e.g. 100,150. (default: 1/2 and 3/4)")
@@ -40,10 +43,25 @@ def train(
     lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
     batch: Annotated[int, typer.Option(help="Images a step.")] = 128,
     momentum: Annotated[float, typer.Option(help="Momentum of SGD.")] = 0.9,
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 5e-4,
+    weight_decay: Annotated[float | None, typer.Option(help="Weight decay. (default: 5e-4; certified: 0)")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd or adam. (default: sgd; certified: adam)")] = None,
+    clip: Annotated[
+        float | None, typer.Option(help="Shorten longer gradients to this length. (default: no; certified: 10)")
+    ] = None,
     grad_align: Annotated[float, typer.Option(help="λ of GradAlign (fat); 0 switches it off.")] = 0.2,
     attack_steps: Annotated[int, typer.Option(help="Steps of the attack in training (pgd, trades).")] = 10,
     trades_beta: Annotated[float, typer.Option(help="β of TRADES.")] = 6.0,
+    warm_up: Annotated[int | None, typer.Option(help="Certified: epochs with radius 0. (default: 1)")] = None,
+    ramp: Annotated[
+        int | None,
+        typer.Option(help="Certified: epochs for the radius to grow. (default: until half of all)"),
+    ] = None,
+    kappa: Annotated[
+        str, typer.Option(help="Certified: weight of the clean loss at the start and at the end of the ramp.")
+    ] = "0,0",
+    regularization: Annotated[
+        float, typer.Option(help="Certified: λ of the regularizers that fade while the radius grows; 0: none.")
+    ] = 0.5,
     validation_images: Annotated[
         int | None, typer.Option(help="Images for the robust accuracy after each epoch. (default: of the preset)")
     ] = None,
@@ -64,7 +82,7 @@ def train(
     from lingraft.names import lookup
     from lingraft.report.history import plot_history
     from lingraft.runs import ModelDescription, Run
-    from lingraft.training import PRESETS, TrainingConfig, initialize
+    from lingraft.training import TrainingConfig, initialize, initialize_for_intervals, preset_settings
     from lingraft.training import train as train_model
 
     spec = lookup("data set", data, DATASETS)
@@ -74,6 +92,9 @@ def train(
         "schedule": schedule,
         "lr": lr,
         "milestones": _parse_milestones(milestones),
+        "weight_decay": weight_decay,
+        "optimizer": optimizer,
+        "clip": clip,
         "validation_images": validation_images,
     }
     config = TrainingConfig(
@@ -81,12 +102,15 @@ def train(
         method=method,
         batch=batch,
         momentum=momentum,
-        weight_decay=weight_decay,
         grad_align=grad_align,
         attack_steps=attack_steps,
         trades_beta=trades_beta,
+        warm_up=warm_up,
+        ramp=ramp,
+        kappa=_parse_kappa(kappa),
+        regularization=regularization,
         seed=seed,
-        **{**lookup("preset", preset, PRESETS), **{name: value for name, value in chosen.items() if value is not None}},
+        **{**preset_settings(preset, method), **{name: value for name, value in chosen.items() if value is not None}},
     )
     where = resolve_device(device)
     if threads is not None:
@@ -95,7 +119,11 @@ def train(
         torch.set_num_threads(threads)
     run = Run(out or Path("runs") / f"{data}-{model}")
     torch.manual_seed(seed)
-    network = initialize(zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std))
+    network = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
+    if config.certified and config.eps > 0:
+        initialize_for_intervals(network)
+    else:
+        initialize(network)
     description = ModelDescription(
         architecture=model,
         input_shape=spec.input_shape,
@@ -128,7 +156,9 @@ def train(
             console.print(f"{run.path} is trained already: all {config.epochs} epochs are done.", soft_wrap=True)
         console.print(
             f"kept epoch {best.epoch} of {config.epochs}: standard accuracy [bold]{best.sa:.2%}[/],"
-            f" robust accuracy [bold]{best.ra:.2%}[/] (PGD-{config.validation_steps}) on validation images",
+            f" robust accuracy [bold]{best.ra:.2%}[/] (PGD-{config.validation_steps})"
+            + ("" if best.certified is None else f", certified by intervals [bold]{best.certified:.2%}[/]")
+            + " on validation images",
             soft_wrap=True,
         )
     next_step(f"lingraft evaluate {run.path}")
@@ -141,3 +171,11 @@ def _parse_milestones(text: str | None) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise LingraftError(f"--milestones {text!r} are not epochs. Write them like 100,150.") from error
+
+
+def _parse_kappa(text: str) -> tuple[float, float]:
+    try:
+        start, end = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise LingraftError(f"--kappa {text!r} is not two weights. Write it like 1,0.5.") from error
+    return start, end

@@ -46,6 +46,8 @@ class IntervalBounds(NamedTuple):
 
     #: pre-activation bounds (N, *neurons) by name of the site
     sites: dict[str, Interval]
+    #: bounds of what goes into the first layer with weights: the box after normalization
+    first: Interval
     #: bounds of what goes into the last linear layer; of the logits, if the model does not end with one
     last: Interval
 
@@ -68,7 +70,7 @@ def interval_bounds(
     """
     propagation = _Propagation(graph, statistics or {})
     last = propagation.run(Interval(lower, upper))
-    return IntervalBounds(propagation.found, last)
+    return IntervalBounds(propagation.found, propagation.first or last, last)
 
 
 class _Propagation(fx.Interpreter):
@@ -79,6 +81,7 @@ class _Propagation(fx.Interpreter):
         self.sites = graph.sites
         self.statistics = statistics
         self.skipped = graph.last if graph.last_layer is not None else None
+        self.first: Interval | None = None
         self.found: dict[str, Interval] = {}
 
     def run_node(self, n: fx.Node) -> Any:
@@ -86,7 +89,7 @@ class _Propagation(fx.Interpreter):
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         source = n.args[0] if n.args else n.kwargs.get("input")
-        inputs = args[0] if args else kwargs.get("input")
+        inputs: Any = args[0] if args else kwargs.get("input")
         if n in self.sites:
             self.found[self.sites[n].name] = inputs
             module = self.fetch_attr(str(n.target)) if n.op == "call_module" else None
@@ -95,7 +98,10 @@ class _Propagation(fx.Interpreter):
         elif n is self.skipped:
             return inputs
         elif n.op == "call_module" and isinstance(inputs, Interval):
-            return _layer(inputs, self.fetch_attr(str(n.target)), str(n.target), self.statistics.get(n))
+            module = self.fetch_attr(str(n.target))
+            if self.first is None and isinstance(module, nn.Conv2d | nn.Linear):
+                self.first = inputs
+            return _layer(inputs, module, str(n.target), self.statistics.get(n))
         elif n.op == "call_module":
             return super().run_node(n)
         else:

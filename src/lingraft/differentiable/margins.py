@@ -1,4 +1,4 @@
-"""Bounds of the margins logit[label] − logit[other], and of the cross entropy, from those of the last layer's inputs."""
+"""Bounds of the margins logit[label] − logit[other] and of the cross entropy, from those of the last layer's input."""
 
 import torch
 import torch.nn.functional as F

@@ -1,6 +1,7 @@
 """Grafting a trained model and training it on (the paper, Section 4, "Linearize and tune")."""
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +21,7 @@ from lingraft.grafting.scores import Scores
 from lingraft.grafting.sites import grafted_activations, sites
 from lingraft.grafting.surgery import check_shapes, masks, prepared, shapes
 from lingraft.runs import GraftedSite, ModelDescription, Run
-from lingraft.training import Epoch, History, Loss, Plan, fit, make_loss, make_schedule, total
+from lingraft.training import Epoch, History, Loss, Plan, fit, loss_at, make_loss, make_schedule, total
 from lingraft.training.checkpoint import refuse_foreign
 from lingraft.training.loop import print_epoch
 
@@ -128,7 +129,7 @@ def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], aug
         groups.insert(0, {"params": weights, "lr": training.lr, "weight_decay": training.weight_decay})
     if "prune" in tuning.regularize:
         prune_small_weights(model, tuning.prune_below)
-    parts: list[tuple[float, Loss]] = [(1.0, make_loss(training))]
+    parts: list[tuple[float, Loss]] = [(1.0, loss_at(make_loss(training), math.inf))]  # certified: at the full radius
     if "stability" in tuning.regularize:
         parts.append((tuning.stability, ReluStability(training.eps)))
     if "l1" in tuning.regularize:

@@ -1,17 +1,18 @@
-"""Adversarial training: fast (FGSM with GradAlign), PGD and TRADES, in a loop that can be killed at any moment.
+"""Adversarial training (fast, PGD, TRADES) and certified training, in a loop that can be killed at any moment.
 
 `train` is the one call; `fit` with a `Plan` of your own trains anything else with the same guarantees.
 """
 
-from lingraft.training.config import METHODS, PRESETS, TrainingConfig
+from lingraft.training.config import CERTIFIED, METHODS, PRESETS, TrainingConfig, preset_settings
 from lingraft.training.history import Epoch, History
-from lingraft.training.initialization import initialize
+from lingraft.training.initialization import initialize, initialize_for_intervals
 from lingraft.training.loop import Plan, fit
-from lingraft.training.loss import Figures, Loss, total
+from lingraft.training.loss import Figures, Loss, ScheduledLoss, loss_at, total
 from lingraft.training.schedule import SCHEDULES, Schedule, make_schedule
 from lingraft.training.train import make_loss, train
 
 __all__ = [
+    "CERTIFIED",
     "METHODS",
     "PRESETS",
     "SCHEDULES",
@@ -21,11 +22,15 @@ __all__ = [
     "Loss",
     "Plan",
     "Schedule",
+    "ScheduledLoss",
     "TrainingConfig",
     "fit",
     "initialize",
+    "initialize_for_intervals",
+    "loss_at",
     "make_loss",
     "make_schedule",
+    "preset_settings",
     "total",
     "train",
 ]

@@ -1,7 +1,7 @@
 """Where training goes on after a stop: one file, replaced as a whole after each epoch.
 
-checkpoint.safetensors is the truth: it holds the weights, the momentum, the settings and the history. What else
-training writes (model.safetensors, history.jsonl) follows from it and is mended from it after a kill in between.
+checkpoint.safetensors is the truth: it holds the weights, the optimizer's state, the settings and the history. What
+else training writes (model.safetensors, history.jsonl) follows from it and is mended from it after a kill in between.
 """
 
 import json
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from lingraft.errors import LingraftError
 from lingraft.runs import Run, load_tensors, load_weights, save_tensors
 from lingraft.training.history import Epoch
+from lingraft.training.optimizer import STATE_PARTS, optimizer_state, restore_optimizer
 
 _START_OVER = "Choose another folder (-o), or start over in this one (--restart)."
 
@@ -27,22 +28,21 @@ class Checkpoint:
     epochs: Sequence[Epoch]
     #: as in the state dict of the model
     weights: Mapping[str, Tensor]
-    #: by the name of the parameter
-    momentum: Mapping[str, Tensor]
+    #: as in `optimizer_state`: part → name of the parameter → tensor
+    optimizer: Mapping[str, Mapping[str, Tensor]]
 
     @classmethod
     def of(
-        cls, model: nn.Module, optimizer: torch.optim.SGD, settings: Mapping[str, Any], epochs: Sequence[Epoch]
+        cls, model: nn.Module, optimizer: torch.optim.Optimizer, settings: Mapping[str, Any], epochs: Sequence[Epoch]
     ) -> "Checkpoint":
         """The state now."""
-        states = {name: optimizer.state[parameter] for name, parameter in model.named_parameters()}
-        momentum = {name: state["momentum_buffer"] for name, state in states.items() if "momentum_buffer" in state}
-        return cls(settings, epochs, model.state_dict(), momentum)
+        return cls(settings, epochs, model.state_dict(), optimizer_state(model, optimizer))
 
     def save(self, run: Run) -> None:
         """Write it, atomically."""
         tensors = {f"model.{name}": tensor for name, tensor in self.weights.items()}
-        tensors |= {f"momentum.{name}": tensor for name, tensor in self.momentum.items()}
+        for part, values in self.optimizer.items():
+            tensors |= {f"{part}.{name}": tensor for name, tensor in values.items()}
         history = [epoch.as_dict() for epoch in self.epochs]
         save_tensors(run.checkpoint_path, tensors, {"settings": dict(self.settings), "history": history})
 
@@ -51,23 +51,19 @@ class Checkpoint:
         """Read it; a damaged one is a LingraftError."""
         try:
             tensors, metadata = load_tensors(run.checkpoint_path)
-            parts: dict[str, dict[str, Tensor]] = {"model": {}, "momentum": {}}
+            parts: dict[str, dict[str, Tensor]] = {part: {} for part in ("model", *STATE_PARTS)}
             for key, tensor in tensors.items():
                 part, _, name = key.partition(".")
                 parts[part][name] = tensor
             epochs = [Epoch.of(record) for record in metadata["history"]]
-            return cls(metadata["settings"], epochs, parts["model"], parts["momentum"])
+            return cls(metadata["settings"], epochs, parts.pop("model"), parts)
         except (LingraftError, KeyError) as error:
             raise LingraftError(f"training cannot go on from {run.checkpoint_path}: {error} {_START_OVER}") from error
 
-    def restore(self, model: nn.Module, optimizer: torch.optim.SGD, run: Run) -> None:
+    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, run: Run) -> None:
         """Put the state into `model` and `optimizer`."""
         load_weights(model, self.weights, run.checkpoint_path)
-        for name, parameter in model.named_parameters():
-            if name in self.momentum:
-                # laid out in memory like the parameter, as the optimizer made it: the same rounding from here on
-                buffer = torch.empty_like(parameter).detach().copy_(self.momentum[name])
-                optimizer.state[parameter]["momentum_buffer"] = buffer
+        restore_optimizer(model, optimizer, self.optimizer)
 
 
 def check_same_settings(run: Run, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

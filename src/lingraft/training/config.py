@@ -6,20 +6,32 @@ from typing import Any
 
 from lingraft.errors import LingraftError
 from lingraft.names import lookup
-from lingraft.training.schedule import SCHEDULES, make_schedule
+from lingraft.training.optimizer import OPTIMIZERS
+from lingraft.training.ramp import Ramp
+from lingraft.training.schedule import SCHEDULES, Schedule, make_schedule
 
 #: name → what it is
 METHODS = {
     "fat": "fast adversarial training with GradAlign, the paper's",
     "pgd": "adversarial training with PGD",
     "trades": "TRADES",
+    "ibp": "certified training with interval bounds",
 }
+#: The methods that train a certificate. They have settings, and starting points, of their own.
+CERTIFIED = ("ibp",)
 
 #: Named starting points: the paper's, and one that a laptop finishes.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"epochs": 200, "schedule": "step", "lr": 0.1},
     "laptop": {"epochs": 15, "schedule": "one-cycle", "lr": 0.1, "validation_images": 1000},
 }
+#: The same for certified methods: that of Shi et al. 2021 for CIFAR-10, and one that a laptop finishes.
+_ADAM: dict[str, Any] = {"optimizer": "adam", "clip": 10.0, "weight_decay": 0.0}
+CERTIFIED_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {**_ADAM, "epochs": 160, "schedule": "step", "lr": 5e-4},
+    "laptop": {**_ADAM, "epochs": 20, "schedule": "one-cycle", "lr": 2e-3, "validation_images": 1000},
+}
+_CERTIFIED_SETTINGS = ("warm_up", "ramp", "kappa", "regularization")
 
 
 @dataclass(frozen=True)
@@ -35,7 +47,7 @@ class TrainingConfig:
     momentum: float = 0.9
     weight_decay: float = 5e-4
     schedule: str = "step"
-    #: epochs at which `step` divides the learning rate by 10; None: at 1/2 and 3/4
+    #: epochs at which `step` divides the learning rate by 10; None: at 1/2 and 3/4 (certified methods: 3/4 and 7/8)
     milestones: tuple[int, ...] | None = None
     #: step of FGSM in units of ε
     fgsm_step: float = 1.25
@@ -49,6 +61,16 @@ class TrainingConfig:
     validation_steps: int = 10
     validation_images: int | None = None
     seed: int = 0
+    optimizer: str = "sgd"
+    #: longest gradient of the weights; longer ones are shortened to it
+    clip: float | None = None
+    #: certified methods: epochs with ε = 0, then epochs in which ε grows; None: 1, and up to half of the epochs
+    warm_up: int | None = None
+    ramp: int | None = None
+    #: κ, the weight of the cross entropy of the images themselves, at the start and at the end of the ramp
+    kappa: tuple[float, float] = (0.0, 0.0)
+    #: λ of the regularizers that fade while ε grows
+    regularization: float = 0.5
 
     def __post_init__(self) -> None:
         lookup("method", self.method, METHODS)
@@ -63,13 +85,60 @@ class TrainingConfig:
             raise LingraftError(f"lr must be above 0, not {self.lr}.")
         if self.momentum >= 1:
             raise LingraftError(f"momentum must be below 1, not {self.momentum}.")
+        lookup("optimizer", self.optimizer, OPTIMIZERS)
+        if self.clip is not None and not self.clip > 0:
+            raise LingraftError(f"clip must be above 0, not {self.clip}.")
+        if self.certified:
+            self._check_certified()
         if self.validation_images is not None:
             _check("validation_images", self.validation_images, at_least=1)
-        make_schedule(self.schedule, self.epochs, self.milestones)
+        self.learning_rate()  # complains of wrong milestones
+
+    def _check_certified(self) -> None:
+        for name in ("warm_up", "ramp"):
+            if getattr(self, name) is not None:
+                _check(name, getattr(self, name), at_least=0)
+        _check("regularization", self.regularization, at_least=0)
+        if not all(0 <= kappa <= 1 for kappa in self.kappa):
+            raise LingraftError(f"kappa must be two weights between 0 and 1, not {self.kappa}.")
+        if self.growth.full_from >= self.epochs:
+            raise LingraftError(
+                f"a warm-up of {self.growth.warm_up} and a ramp of {self.growth.length} epochs leave none of"
+                f" {self.epochs} epochs for the full radius. Train longer, or shorten them."
+            )
+
+    def learning_rate(self) -> Schedule:
+        """The factor on the learning rate over the time in epochs."""
+        milestones = self.milestones
+        if milestones is None and self.certified and self.schedule == "step":  # while ε grows, the rate stays high
+            milestones = (math.ceil(self.epochs * 3 / 4), math.ceil(self.epochs * 7 / 8))
+        return make_schedule(self.schedule, self.epochs, milestones)
+
+    @property
+    def certified(self) -> bool:
+        """Whether the method trains a certificate."""
+        return self.method in CERTIFIED
+
+    @property
+    def growth(self) -> Ramp:
+        """How ε grows in a certified method."""
+        warm_up = min(1, self.epochs // 4) if self.warm_up is None else self.warm_up
+        return Ramp(warm_up, max(0, self.epochs // 2 - warm_up) if self.ramp is None else self.ramp)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        return asdict(self)
+        """JSON-able; what the method does not use is left out."""
+        settings = asdict(self)
+        if not self.certified:
+            for name in _CERTIFIED_SETTINGS:
+                del settings[name]
+        if self.optimizer == "sgd" and self.clip is None:
+            del settings["optimizer"], settings["clip"]
+        return settings
+
+
+def preset_settings(name: str, method: str) -> dict[str, Any]:
+    """Settings of TrainingConfig that the named preset has for a method."""
+    return lookup("preset", name, CERTIFIED_PRESETS if method in CERTIFIED else PRESETS)
 
 
 def _check(name: str, value: float, at_least: float) -> None:

@@ -23,6 +23,8 @@ class Epoch:
     seconds: float
     #: robust accuracy collapsed although the training loss did not grow: catastrophic overfitting (Wong et al. 2020)
     overfitting: bool = False
+    #: share of the validation images (those of `ra`) that intervals certify; None where it was not measured
+    certified: float | None = None
     #: what else the loss reports, averaged over the epoch
     figures: Mapping[str, float] = field(default_factory=dict)
 
@@ -30,6 +32,8 @@ class Epoch:
         """A flat record."""
         record = asdict(self)
         figures = record.pop("figures")
+        if self.certified is None:
+            del record["certified"]
         return {**record, **figures}
 
     @classmethod
@@ -42,9 +46,10 @@ class Epoch:
             raise LingraftError(f"a record of the training history is incomplete: {dict(record)}.") from error
 
     def __str__(self) -> str:
+        certified = "" if self.certified is None else f", certified by intervals {self.certified:.2%}"
         return (
-            f"epoch {self.epoch}: loss {self.loss:.4f}, SA {self.sa:.2%}, RA {self.ra:.2%} on validation images, "
-            f"lr {self.lr:.4g}, {self.seconds:.1f} s"
+            f"epoch {self.epoch}: loss {self.loss:.4f}, SA {self.sa:.2%}, RA {self.ra:.2%}{certified}"
+            f" on validation images, lr {self.lr:.4g}, {self.seconds:.1f} s"
         )
 
 
@@ -56,12 +61,19 @@ class History:
     resumed: int = 0
     #: weights of earlier epochs, counted from 0, are not kept: the network was not what it is meant to be yet
     keep_from: int = 0
+    #: whether what intervals certify counts before the robust accuracy
+    keep_certified: bool = False
 
     @property
     def best(self) -> Epoch:
         """The epoch whose weights are kept: highest robust accuracy, then standard accuracy, then the earliest."""
         candidates = self.epochs[self.keep_from :] or self.epochs[-1:]
-        return max(candidates, key=lambda epoch: (epoch.ra, epoch.sa, -epoch.epoch))
+
+        def order(epoch: Epoch) -> tuple[float, ...]:
+            first = (epoch.certified or 0.0,) if self.keep_certified else ()
+            return (*first, epoch.ra, epoch.sa, -epoch.epoch)
+
+        return max(candidates, key=order)
 
 
 def has_collapsed(ra: float, loss: float, earlier: Sequence[Epoch]) -> bool:

@@ -1,6 +1,6 @@
 """What the training loop minimizes."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,20 @@ class Loss(Protocol):
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Figures]: ...
+
+
+@runtime_checkable
+class ScheduledLoss(Protocol):
+    """A loss that changes while training goes on."""
+
+    def at(self, time: float) -> Loss:
+        """The loss at a time in epochs, with the part of the running epoch as its fraction."""
+        ...
+
+
+def loss_at(loss: Loss | ScheduledLoss, time: float) -> Loss:
+    """What is minimized at a time in epochs."""
+    return loss.at(time) if isinstance(loss, ScheduledLoss) else loss
 
 
 def total(*parts: tuple[float, Loss]) -> Loss:

@@ -15,13 +15,20 @@ def take_step(
     images: Tensor,
     labels: Tensor,
     generator: torch.Generator,
+    clip: float | None = None,
 ) -> tuple[float, Figures]:
-    """Step down the gradient of the loss on a batch, unless the loss is not finite; gives the loss and its figures."""
+    """Step down the gradient of the loss on a batch, unless the loss is not finite; gives the loss and its figures.
+
+    A gradient longer than `clip` is shortened to it.
+    """
     value, figures = loss(model, images, labels, generator)
     number = value.item()
     if math.isfinite(number):
         optimizer.zero_grad()
         # With respect to the weights only: a loss that differentiates an input gradient has the images in its graph.
-        value.backward(inputs=[parameter for group in optimizer.param_groups for parameter in group["params"]])
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        value.backward(inputs=parameters)
+        if clip is not None:
+            nn.utils.clip_grad_norm_(parameters, clip)
         optimizer.step()
     return number, figures

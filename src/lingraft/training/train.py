@@ -7,18 +7,18 @@ from torch import nn
 
 from lingraft.data import ImageSet
 from lingraft.runs import ModelDescription, Run
+from lingraft.training.certified import IntervalTraining
 from lingraft.training.config import TrainingConfig
 from lingraft.training.fast import FastAdversarialLoss
 from lingraft.training.history import Epoch, History
 from lingraft.training.loop import Plan, fit, print_epoch
-from lingraft.training.loss import Loss
+from lingraft.training.loss import Loss, ScheduledLoss
 from lingraft.training.madry import PgdLoss
-from lingraft.training.schedule import make_schedule
 from lingraft.training.standard import StandardLoss
 from lingraft.training.trades import TradesLoss
 
 
-def make_loss(config: TrainingConfig) -> Loss:
+def make_loss(config: TrainingConfig) -> Loss | ScheduledLoss:
     """The loss of the configured method; with ε = 0 nothing is attacked and every method is standard training."""
     if config.eps == 0:
         return StandardLoss()
@@ -26,6 +26,8 @@ def make_loss(config: TrainingConfig) -> Loss:
         return FastAdversarialLoss(config.eps, config.fgsm_step, config.grad_align)
     if config.method == "pgd":
         return PgdLoss(config.eps, config.attack_steps)
+    if config.method == "ibp":
+        return IntervalTraining(config.eps, config.growth, config.kappa, config.regularization)
     return TradesLoss(config.eps, config.attack_steps, config.trades_beta)
 
 
@@ -46,15 +48,20 @@ def train(
     plan = Plan(
         loss=make_loss(config),
         groups=[{"params": list(model.parameters()), "lr": config.lr, "weight_decay": config.weight_decay}],
-        schedule=make_schedule(config.schedule, config.epochs, config.milestones),
+        schedule=config.learning_rate(),
         settings={**config.as_dict(), "augment": augment},
         eps=config.eps,
         epochs=config.epochs,
         batch=config.batch,
+        optimizer=config.optimizer,
         momentum=config.momentum,
+        clip=config.clip,
         seed=config.seed,
         augment=augment,
         validation_steps=config.validation_steps,
         validation_images=config.validation_images,
+        keep_from=config.growth.full_from if config.certified else 0,
+        certify=config.certified,
+        keep_certified=config.method in ("ibp",),
     )
     return fit(model, train, validation, run, plan, description, device=device, restart=restart, report=report)
