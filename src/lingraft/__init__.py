@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
+    from lingraft.data.images import ImageSet as ImageSet
     from lingraft.grafting.sites import sites as sites
     from lingraft.grafting.surgery import graft as graft
     from lingraft.grafting.surgery import pruned as pruned
     from lingraft.interop.onnx_export import export_onnx as export_onnx
     from lingraft.interop.onnx_import import load_onnx as load_onnx
+    from lingraft.report.write import write_report as write_report
     from lingraft.runs import load as load
+    from lingraft.steps import evaluate as evaluate
+    from lingraft.steps import save as save
+    from lingraft.steps import score as score
+    from lingraft.steps import select as select
+    from lingraft.steps import train as train
     from lingraft.verification.bounds import bounds as bounds
     from lingraft.verification.region import Region as Region
     from lingraft.verification.verify import verify as verify
@@ -23,15 +30,22 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "ImageSet": "lingraft.data.images",
     "Region": "lingraft.verification.region",
     "bounds": "lingraft.verification.bounds",
+    "evaluate": "lingraft.steps",
     "export_onnx": "lingraft.interop.onnx_export",
     "graft": "lingraft.grafting.surgery",
     "load": "lingraft.runs",
     "load_onnx": "lingraft.interop.onnx_import",
     "pruned": "lingraft.grafting.surgery",
+    "save": "lingraft.steps",
+    "score": "lingraft.steps",
+    "select": "lingraft.steps",
     "sites": "lingraft.grafting.sites",
+    "train": "lingraft.steps",
     "verify": "lingraft.verification.verify",
+    "write_report": "lingraft.report.write",
 }
 
 __all__ = ["LingraftError", "__version__", *_HOME]

@@ -56,7 +56,7 @@ class ImageSet:
         batches, or a Dataset of single pairs. It is read once, into memory. Floats become float32, labels int64.
         """
         if isinstance(source, cls):
-            return source if count is None else source.take(count)
+            return source.take(slice(count))
         if isinstance(source, tuple | list) and len(source) == 2 and hasattr(source[0], "shape"):
             images, labels = (torch.as_tensor(part) for part in source)
         else:

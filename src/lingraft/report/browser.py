@@ -24,7 +24,7 @@ BATCH = 256
 def browser(studies: Sequence[Study]) -> dict[str, Any]:
     """JSON-able. `sets`: data set → class names, pictures by image, why there are none; `runs`: one a verification."""
     names = sorted({found.data for study in studies for found in study.verifications})
-    data = {name: _Pictures(name) for name in names}
+    data = {name: _Pictures(name, studies) for name in names}
     runs = [_entry(study, found, data[found.data]) for study in studies for found in study.verifications]
     return {"sets": {name: pictures.as_dict() for name, pictures in data.items()}, "runs": runs}
 
@@ -32,14 +32,14 @@ def browser(studies: Sequence[Study]) -> dict[str, Any]:
 class _Pictures:
     """Test images of one data set, each turned into a picture once."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, studies: Sequence[Study]):
         spec = DATASETS.get(name)
         self.classes = list(spec.class_names) if spec else []
         self.pictures: dict[int, str | None] = {}
         self.images: ImageSet | None = None
         self.why: str | None = None
         try:
-            self.images = load_data(name, "test")
+            self.images = load_data(name, "test") if spec else _kept_images(name, studies)
         except LingraftError as error:
             self.why = str(error)
 
@@ -57,6 +57,16 @@ class _Pictures:
 
     def as_dict(self) -> dict[str, Any]:
         return {"classes": self.classes, "images": self.pictures, "why": self.why}
+
+
+def _kept_images(name: str, studies: Sequence[Study]) -> ImageSet:
+    """Images of the user's own, which `lingraft.verify` put into the run."""
+    for study in studies:
+        path = study.run.path / "images" / f"{name}.safetensors"
+        if path.exists():
+            tensors, _ = load_tensors(path)
+            return ImageSet(tensors["images"], tensors["labels"])
+    raise LingraftError(f"{name}: no run holds these images. Verify them with lingraft.verify(…, run=…).")
 
 
 def _entry(study: Study, found: Verification, data: _Pictures) -> dict[str, Any]:
