@@ -77,10 +77,19 @@ class Pool:
         return len(self) * len(self.domains.lower) * (4 + 4 + 1 + 2 + 2)
 
 
+class Stopped(Exception):
+    """The search was stopped because somebody asked for it; `pool` holds all that is not proven yet."""
+
+    def __init__(self, pool: Pool):
+        super().__init__("stopped")
+        self.pool = pool
+
+
 class Search:
     """Splits the domains of one margin until all are proven; raises Falsified or Exhausted.
 
-    What it did is written into `proof`, if there is one.
+    What it did is written into `proof`, if there is one. When `stop` says so, and there are open domains to share out,
+    it raises Stopped.
     """
 
     def __init__(
@@ -91,23 +100,32 @@ class Search:
         budget: Budget,
         attack: Attack,
         proof: MarginProof | None = None,
+        stop: Callable[[], bool] | None = None,
     ):
         self.collapsed, self.dual, self.exact = collapsed, dual, exact
-        self.budget, self.attack, self.proof = budget, attack, proof
+        self.budget, self.attack, self.proof, self.stop = budget, attack, proof, stop
         self.forms: Forms | None = None
         self.visited = 0
         #: domains fit that many at once, at about thirty tensors over taps and pixels each
         self.widest = int(min(1024, max(1, budget.memory / 4 / (30 * 4 * (collapsed.count + len(collapsed.center))))))
         self.tightening = self.branching = 0.0
 
-    def run(self, base: Domains, bound: Tensor) -> None:
-        """Prove the margin of `base` (one domain), whose bound with its multipliers is `bound` (1,)."""
-        bound, worthwhile = self._tighten(base, bound)
-        pool = Pool(bound[:0], base.select(torch.tensor([], dtype=torch.long, device=bound.device)))
-        self._keep(pool, bound, base, base)
+    def run(self, base: Domains, bound: Tensor, pool: Pool | None = None) -> None:
+        """Prove the margin of `base` (one domain), whose bound with its multipliers is `bound` (1,).
+
+        With a `pool`, which is (a part of) what a stopped search left, only its domains; `base` is then not tightened
+        any more.
+        """
+        worthwhile = False
+        if pool is None:
+            bound, worthwhile = self._tighten(base, bound)
+            pool = Pool(bound[:0], base.select(torch.tensor([], dtype=torch.long, device=bound.device)))
+            self._keep(pool, bound, base, base)
         batch = 8
         while len(pool):
             self.budget.check_time()
+            if self.stop is not None and not worthwhile and len(pool) > 1 and self.stop():
+                raise Stopped(pool)
             self.budget.allow(4 * pool.size)
             if worthwhile and self.branching > self.tightening:
                 bound, worthwhile = self._tighten(base, bound)
