@@ -77,7 +77,7 @@ def corners(
     where = resolve_device(device)
     radius = None if eps is None else parse_eps(eps)
     verified = [run for side in (plain, grafted) for run in (side if every_run else side[:1]) if verify or regular]
-    for run in verified:
+    for run in {run.path.resolve(): run for run in verified}.values():
         run.describe()
         hold(run.path)
     if min(len(plain), len(grafted)) < 2:

@@ -22,16 +22,12 @@ from lingraft.verification.verdicts import digest_weights
 
 @dataclass(frozen=True)
 class Figures:
-    """SA in [0, 1] on `images` images; the verdicts on the first of them, None where none was verified."""
+    """SA on `images` images, VA on the first of them (`verification.images`); in [0, 1], None where not measured."""
 
     images: int
     sa: float
+    va: float | None
     verification: Summary | None
-
-    @property
-    def va(self) -> float | None:
-        """Verified share of the images that were verified, in [0, 1]."""
-        return None if self.verification is None else self.verification.va
 
 
 @dataclass(frozen=True)
@@ -158,7 +154,7 @@ def study_corners(
 
         def figures(right: Tensor, which: Sequence[int]) -> Figures:
             summary = summarize((results[i] for i in which), limits.timeout) if which and results else None
-            return Figures(len(right), int(right.sum()) / len(right), summary)
+            return Figures(len(right), int(right.sum()) / len(right), summary.va if summary else None, summary)
 
         right = predicted[run] == test.labels
         return RunFigures(str(run.path), figures(right[corners], others), figures(right, range(first)))
