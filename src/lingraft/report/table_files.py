@@ -38,9 +38,9 @@ def latex(rows: Sequence[Row]) -> str:
         "% needs \\usepackage{booktabs}",
         f"\\begin{{tabular}}{{{columns}}}",
         "\\toprule",
-        " & ".join(map(_escaped, headings)) + " \\\\",
+        " & ".join(map(escaped, headings)) + " \\\\",
         "\\midrule",
-        *(" & ".join(_escaped(show(row, name)) for name in headings) + " \\\\" for row in rows),
+        *(" & ".join(escaped(show(row, name)) for name in headings) + " \\\\" for row in rows),
         "\\bottomrule",
         "\\end{tabular}",
     ]
@@ -57,5 +57,5 @@ _LATEX = {
 }
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)

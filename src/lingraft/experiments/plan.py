@@ -1,0 +1,136 @@
+"""What a recipe at a scale comes down to: cells of a table, and the stages that fill them."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from lingraft.errors import LingraftError
+from lingraft.experiments.recipe import Network, Recipe, Row, Scale
+from lingraft.experiments.stage import MAKES_RUN, Stage
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network made in one way with one seed: its run, and what is measured of it."""
+
+    network: Network
+    row: Row
+    #: of a row that varies an option
+    value: float | None
+    seed: int
+    run: Stage
+    measures: tuple[Stage, ...]
+
+    @property
+    def name(self) -> str:
+        """The row as it is printed."""
+        return self.row.name if self.value is None else f"{self.row.name} ({self.value:g})"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells of a recipe at a scale."""
+
+    name: str
+    recipe: Recipe
+    scale_name: str
+    scale: Scale
+    seeds: int
+    cells: tuple[Cell, ...]
+
+    @property
+    def stages(self) -> list[Stage]:
+        """Every stage once, each after those it needs."""
+        found: dict[tuple[str, str], Stage] = {}
+        for cell in self.cells:
+            for last in (cell.run, *cell.measures):
+                for stage in with_parents(last):
+                    found.setdefault((stage.command, stage.key), stage)
+        return list(found.values())
+
+    @property
+    def minutes(self) -> float:
+        """About how long all this takes on two cores."""
+        return sum(minutes(stage, self.scale) for stage in self.stages)
+
+
+def make_plan(
+    name: str,
+    recipe: Recipe,
+    scale_name: str,
+    scale: Scale,
+    seeds: int = 1,
+    networks: Sequence[str] = (),
+    rows: Sequence[str] = (),
+) -> Plan:
+    """The cells of a recipe; `networks` and `rows` keep those whose name contains one of these texts."""
+    if seeds < 1:
+        raise LingraftError(f"--seeds must be at least 1, not {seeds}.")
+    cells = []
+    for network in recipe.networks_of(scale_name):
+        for row in recipe.rows:
+            allowed: Collection[str] = row.only.get(scale_name, [network.name])
+            if network.name in allowed and _matches(network.name, networks) and _matches(row.name, rows):
+                for value in row.vary.values if row.vary else [None]:
+                    for seed in range(seeds):
+                        cells.append(_cell(recipe, scale.network(network), row, value, seed, scale))
+    if not cells:
+        known = ", ".join(network.name for network in recipe.networks_of(scale_name))
+        raise LingraftError(
+            f"recipe {name!r} has nothing that fits at this scale. Its networks are {known};"
+            f" its rows {', '.join(row.name for row in recipe.rows)}."
+        )
+    return Plan(name, recipe, scale_name, scale, seeds, tuple(cells))
+
+
+def _matches(name: str, wanted: Sequence[str]) -> bool:
+    return not wanted or any(text.casefold() in name.casefold() for text in wanted)
+
+
+def _cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed: int, scale: Scale) -> Cell:
+    changes = {name: _filled(text, network) for name, text in row.train.items()}
+    model = str(changes.pop("model", network.model))
+    run = Stage(
+        "train",
+        {
+            "data": network.data,
+            "model": model,
+            "eps": network.eps,
+            **scale.train,
+            **scale.train_on.get(network.data, {}),
+            **changes,
+            "seed": seed,
+        },
+        title=f"{model}-{network.data}",
+    )
+    if row.graft is not None:
+        varied = {row.vary.option: value} if row.vary and value is not None else {}
+        options = {**row.graft, **varied, **scale.graft, **scale.graft_on.get(network.data, {}), "seed": seed}
+        percent = round(100 * float(options["ratio"]))
+        run = Stage("graft", options, run, title=f"{run.title}-{options['method']}-{percent}")
+    measures = tuple(Stage(command, getattr(scale, command), run) for command in recipe.measure)
+    return Cell(network, row, value, seed, run, measures)
+
+
+def _filled(value: str | int | float | bool, network: Network) -> str | int | float | bool:
+    return value.replace("{model}", network.model) if isinstance(value, str) else value
+
+
+def with_parents(stage: Stage) -> Iterator[Stage]:
+    """The stages that a stage starts from, first things first, and itself."""
+    if stage.parent is not None:
+        yield from with_parents(stage.parent)
+    yield stage
+
+
+def minutes(stage: Stage, scale: Scale) -> float:
+    """About how long a stage takes on two cores."""
+    first = stage
+    while first.parent is not None:
+        first = first.parent
+    epoch = scale.minutes.get(str(first.options["model"]), 1.0)
+    if stage.command in MAKES_RUN:
+        return epoch * int(stage.options.get("epochs", 200))
+    if stage.command == "verify":
+        # a third of the images runs into the limit, on two workers
+        return float(stage.options["timeout"]) * int(stage.options["images"]) / 60 / 3 / 2
+    return epoch
