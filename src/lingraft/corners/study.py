@@ -96,9 +96,10 @@ def agreed(runs: Sequence[Run], eps: float | None, data: str | None) -> tuple[st
                 )
     known: dict[str, Run] = {}
     for run in runs:
-        same = known.setdefault(digest_weights(run), run)
-        if same is not run:
-            raise LingraftError(f"{same.path} and {run.path} hold the same weights. Name each network once.")
+        weights = digest_weights(run)
+        if weights in known:
+            raise LingraftError(f"{known[weights].path} and {run.path} hold the same weights. Name each network once.")
+        known[weights] = run
     return descriptions[0].data_set(data), descriptions[0].radius(eps), descriptions[0].classes
 
 
