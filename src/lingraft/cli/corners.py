@@ -110,7 +110,7 @@ def corners(
     summaries = [f.verification for r in (*study.baselines, *study.grafted) for f in (r.corners, r.regular)]
     unknown = sum(summary.unknown for summary in summaries if summary is not None)
     if unknown:
-        next_step(f"the same with --timeout {2 * timeout:g}   (does only the {unknown} unknown ones again)")
+        next_step(f"the same with --timeout {2 * timeout:g}   (tries only unknown images again: {unknown})")
     else:
         next_step(f"see {path} for the images and all counts")
 
