@@ -34,7 +34,10 @@ def train(
     ] = "laptop",
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     method: Annotated[
-        str, typer.Option(help="fat (fast adversarial training with GradAlign), pgd, trades; certified: ibp.")
+        str,
+        typer.Option(
+            help="fat (fast adversarial training with GradAlign), pgd, trades; certified: ibp, crown-ibp, mtl-ibp."
+        ),
     ] = "fat",
     schedule: Annotated[str | None, typer.Option(help="Learning rate: step, one-cycle or cosine.")] = None,
     milestones: Annotated[
@@ -49,7 +52,9 @@ def train(
         float | None, typer.Option(help="Shorten longer gradients to this length. (default: no; certified: 10)")
     ] = None,
     grad_align: Annotated[float, typer.Option(help="λ of GradAlign (fat); 0 switches it off.")] = 0.2,
-    attack_steps: Annotated[int, typer.Option(help="Steps of the attack in training (pgd, trades).")] = 10,
+    attack_steps: Annotated[
+        int | None, typer.Option(help="Steps of the attack in training. (default: pgd, trades: 10; mtl-ibp: 1)")
+    ] = None,
     trades_beta: Annotated[float, typer.Option(help="β of TRADES.")] = 6.0,
     warm_up: Annotated[int | None, typer.Option(help="Certified: epochs with radius 0. (default: 1)")] = None,
     ramp: Annotated[
@@ -59,6 +64,7 @@ def train(
     kappa: Annotated[
         str, typer.Option(help="Certified: weight of the clean loss at the start and at the end of the ramp.")
     ] = "0,0",
+    alpha: Annotated[float, typer.Option(help="α of MTL-IBP, the weight of the certified term.")] = 0.01,
     regularization: Annotated[
         float, typer.Option(help="Certified: λ of the regularizers that fade while the radius grows; 0: none.")
     ] = 0.5,
@@ -92,6 +98,7 @@ def train(
         "schedule": schedule,
         "lr": lr,
         "milestones": _parse_milestones(milestones),
+        "attack_steps": attack_steps,
         "weight_decay": weight_decay,
         "optimizer": optimizer,
         "clip": clip,
@@ -103,11 +110,11 @@ def train(
         batch=batch,
         momentum=momentum,
         grad_align=grad_align,
-        attack_steps=attack_steps,
         trades_beta=trades_beta,
         warm_up=warm_up,
         ramp=ramp,
         kappa=_parse_kappa(kappa),
+        alpha=alpha,
         regularization=regularization,
         seed=seed,
         **{**preset_settings(preset, method), **{name: value for name, value in chosen.items() if value is not None}},

@@ -4,6 +4,7 @@ They are batched, differentiable and run where the model is; they are as wide as
 the model's own type rounds. Proofs are the business of `lingraft.verification`.
 """
 
+from lingraft.differentiable.crown import crown_cross_entropy, crown_lower
 from lingraft.differentiable.graph import BoundedGraph, clean_pass, graph_of
 from lingraft.differentiable.intervals import Interval, interval_bounds, site_intervals
 from lingraft.differentiable.margins import margin_intervals, worst_cross_entropy
@@ -12,6 +13,8 @@ __all__ = [
     "BoundedGraph",
     "Interval",
     "clean_pass",
+    "crown_cross_entropy",
+    "crown_lower",
     "graph_of",
     "interval_bounds",
     "margin_intervals",

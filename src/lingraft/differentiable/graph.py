@@ -11,6 +11,7 @@ from torch import Tensor, fx, nn
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
+    from lingraft.grafting.activation import GraftedActivation
     from lingraft.grafting.sites import Call
 
 #: mean and variance of every channel, for the calls of batch norm that normalize by the batch
@@ -23,6 +24,8 @@ class BoundedGraph:
 
     module: fx.GraphModule
     sites: Mapping[fx.Node, "Call"]
+    #: those of them in which neurons may be grafted
+    grafted: Mapping[fx.Node, "GraftedActivation"]
     #: the call that gives the logits
     last: fx.Node
 
@@ -45,6 +48,7 @@ def graph_of(model: nn.Module) -> BoundedGraph:
     """The graph of `model`, traced once. Weights, masks and modes may change afterwards; layers may not."""
     if model not in _KNOWN:
         # Imported here because lingraft.grafting builds on training, which builds on this.
+        from lingraft.grafting.activation import GraftedActivation
         from lingraft.grafting.sites import calls
         from lingraft.grafting.tracing import trace
 
@@ -53,7 +57,10 @@ def graph_of(model: nn.Module) -> BoundedGraph:
         last = output.args[0]
         if not isinstance(last, fx.Node):
             raise LingraftError(f"{type(model).__name__} must give one tensor, the logits, to be bounded.")
-        _KNOWN[model] = BoundedGraph(traced, {call.node: call for call in calls(traced)}, last)
+        found = {call.node: call for call in calls(traced)}
+        modules = {node: traced.get_submodule(str(node.target)) for node in found if node.op == "call_module"}
+        grafted = {node: module for node, module in modules.items() if isinstance(module, GraftedActivation)}
+        _KNOWN[model] = BoundedGraph(traced, found, grafted, last)
     return _KNOWN[model]
 
 

@@ -12,6 +12,7 @@ from lingraft.differentiable.graph import BoundedGraph, Statistics, graph_of
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
+    from lingraft.grafting.activation import GraftedActivation
     from lingraft.grafting.sites import Call
 
 #: Monotone in every input: they may be applied to the lower and to the upper bounds alike.
@@ -26,7 +27,7 @@ _MONOTONE_CALLS = frozenset(
     }
 )  # fmt: skip
 #: Done out of place, so that no bound that is kept is changed; what reads the source later reads the result.
-_OUT_OF_PLACE: dict[str, Callable[..., Any]] = {
+OUT_OF_PLACE: dict[str, Callable[..., Any]] = {
     "iadd": operator.add, "add_": torch.add, "isub": operator.sub, "sub_": torch.sub, "imul": operator.mul,
     "mul_": torch.mul, "itruediv": operator.truediv, "div_": torch.div,
 }  # fmt: skip
@@ -78,7 +79,7 @@ class _Propagation(fx.Interpreter):
 
     def __init__(self, graph: BoundedGraph, statistics: Statistics):
         super().__init__(graph.module)
-        self.sites = graph.sites
+        self.sites, self.grafted = graph.sites, graph.grafted
         self.statistics = statistics
         self.skipped = graph.last if graph.last_layer is not None else None
         self.first: Interval | None = None
@@ -92,8 +93,7 @@ class _Propagation(fx.Interpreter):
         inputs: Any = args[0] if args else kwargs.get("input")
         if n in self.sites:
             self.found[self.sites[n].name] = inputs
-            module = self.fetch_attr(str(n.target)) if n.op == "call_module" else None
-            result = _site(inputs, self.sites[n], module)
+            result = _site(inputs, self.sites[n], self.grafted.get(n))
             in_place = self.sites[n].inplace
         elif n is self.skipped:
             return inputs
@@ -107,7 +107,7 @@ class _Propagation(fx.Interpreter):
         else:
             name = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", str(n.target))
             result = _call(_function(n), name, args, kwargs)
-            in_place = name in _OUT_OF_PLACE
+            in_place = name in OUT_OF_PLACE
         if in_place and isinstance(source, fx.Node):
             self.env[source] = result
         return result
@@ -120,17 +120,19 @@ def _function(node: fx.Node) -> Callable[..., Any]:
     return lambda x, *rest, **named: getattr(x, name)(*rest, **named)
 
 
-def _site(x: Interval, call: "Call", module: nn.Module | None) -> Interval:
+def _site(x: Interval, call: "Call", grafted: "GraftedActivation | None") -> Interval:
     """Every activation is monotone, and so is a line, up or down."""
-    if module is None or isinstance(module, nn.ReLU | nn.LeakyReLU | nn.Sigmoid | nn.Tanh):
-        function = {
-            "relu": F.relu,
-            "leaky_relu": lambda z: F.leaky_relu(z, call.negative_slope),
-            "sigmoid": torch.sigmoid,
-            "tanh": torch.tanh,
-        }[call.kind]
-        return _ends(function, x) if call.negative_slope >= 0 else _sorted(function(x.lower), function(x.upper))
-    return _sorted(module(x.lower), module(x.upper))
+    if call.negative_slope < 0:
+        raise _unsupported("a leaky ReLU with a slope below 0, which is not monotone,")
+    if grafted is not None and grafted.grafted:
+        return _sorted(grafted(x.lower), grafted(x.upper))
+    function = {
+        "relu": F.relu,
+        "leaky_relu": lambda z: F.leaky_relu(z, call.negative_slope),
+        "sigmoid": torch.sigmoid,
+        "tanh": torch.tanh,
+    }[call.kind]
+    return _ends(function, x)
 
 
 def _ends(function: Callable[[Tensor], Tensor], x: Interval) -> Interval:
@@ -198,7 +200,7 @@ def _call(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs
         return function(*(_end(a, 0) for a in args), **kwargs)
     if kwargs.get("alpha", 1) != 1:
         raise _unsupported(f"operation {name!r} with a factor alpha")
-    function, name = _OUT_OF_PLACE.get(name, function), _SAME_AS.get(name, name)
+    function, name = OUT_OF_PLACE.get(name, function), _SAME_AS.get(name, name)
     if name == "sub" and len(args) == 2 and isinstance(args[1], Interval):
         first = args[0] if isinstance(args[0], Interval) else Interval(args[0], args[0])
         return Interval(first.lower - args[1].upper, first.upper - args[1].lower)

@@ -16,9 +16,11 @@ METHODS = {
     "pgd": "adversarial training with PGD",
     "trades": "TRADES",
     "ibp": "certified training with interval bounds",
+    "crown-ibp": "certified training with CROWN bounds that give way to intervals",
+    "mtl-ibp": "adversarial training with a share of certified training",
 }
 #: The methods that train a certificate. They have settings, and starting points, of their own.
-CERTIFIED = ("ibp",)
+CERTIFIED = ("ibp", "crown-ibp", "mtl-ibp")
 
 #: Named starting points: the paper's, and one that a laptop finishes.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -26,12 +28,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     "laptop": {"epochs": 15, "schedule": "one-cycle", "lr": 0.1, "validation_images": 1000},
 }
 #: The same for certified methods: that of Shi et al. 2021 for CIFAR-10, and one that a laptop finishes.
-_ADAM: dict[str, Any] = {"optimizer": "adam", "clip": 10.0, "weight_decay": 0.0}
+_ADAM: dict[str, Any] = {"optimizer": "adam", "clip": 10.0, "weight_decay": 0.0, "attack_steps": 1}
 CERTIFIED_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {**_ADAM, "epochs": 160, "schedule": "step", "lr": 5e-4},
     "laptop": {**_ADAM, "epochs": 20, "schedule": "one-cycle", "lr": 2e-3, "validation_images": 1000},
 }
-_CERTIFIED_SETTINGS = ("warm_up", "ramp", "kappa", "regularization")
+_CERTIFIED_SETTINGS = ("warm_up", "ramp", "kappa", "alpha", "regularization")
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class TrainingConfig:
     fgsm_step: float = 1.25
     #: λ of GradAlign
     grad_align: float = 0.2
-    #: steps of the attack inside PGD training and TRADES
+    #: steps of the attack inside PGD training, TRADES and MTL-IBP
     attack_steps: int = 10
     #: β of TRADES
     trades_beta: float = 6.0
@@ -69,6 +71,8 @@ class TrainingConfig:
     ramp: int | None = None
     #: κ, the weight of the cross entropy of the images themselves, at the start and at the end of the ramp
     kappa: tuple[float, float] = (0.0, 0.0)
+    #: α of MTL-IBP, the weight of the certified term
+    alpha: float = 0.01
     #: λ of the regularizers that fade while ε grows
     regularization: float = 0.5
 
@@ -99,6 +103,8 @@ class TrainingConfig:
             if getattr(self, name) is not None:
                 _check(name, getattr(self, name), at_least=0)
         _check("regularization", self.regularization, at_least=0)
+        if not 0 < self.alpha <= 1:
+            raise LingraftError(f"alpha must be above 0 and at most 1, not {self.alpha}.")
         if not all(0 <= kappa <= 1 for kappa in self.kappa):
             raise LingraftError(f"kappa must be two weights between 0 and 1, not {self.kappa}.")
         if self.growth.full_from >= self.epochs:

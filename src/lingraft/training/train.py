@@ -7,7 +7,7 @@ from torch import nn
 
 from lingraft.data import ImageSet
 from lingraft.runs import ModelDescription, Run
-from lingraft.training.certified import IntervalTraining
+from lingraft.training.certified import IntervalTraining, MixedTraining
 from lingraft.training.config import TrainingConfig
 from lingraft.training.fast import FastAdversarialLoss
 from lingraft.training.history import Epoch, History
@@ -26,8 +26,11 @@ def make_loss(config: TrainingConfig) -> Loss | ScheduledLoss:
         return FastAdversarialLoss(config.eps, config.fgsm_step, config.grad_align)
     if config.method == "pgd":
         return PgdLoss(config.eps, config.attack_steps)
-    if config.method == "ibp":
-        return IntervalTraining(config.eps, config.growth, config.kappa, config.regularization)
+    if config.method == "mtl-ibp":
+        return MixedTraining(config.eps, config.growth, config.alpha, config.attack_steps, config.regularization)
+    if config.certified:
+        crown = config.method == "crown-ibp"
+        return IntervalTraining(config.eps, config.growth, config.kappa, config.regularization, crown)
     return TradesLoss(config.eps, config.attack_steps, config.trades_beta)
 
 
@@ -62,6 +65,7 @@ def train(
         validation_images=config.validation_images,
         keep_from=config.growth.full_from if config.certified else 0,
         certify=config.certified,
-        keep_certified=config.method in ("ibp",),
+        # MTL-IBP leaves the proof to a verifier: what intervals alone certify is not what it is after
+        keep_certified=config.method in ("ibp", "crown-ibp"),
     )
     return fit(model, train, validation, run, plan, description, device=device, restart=restart, report=report)
