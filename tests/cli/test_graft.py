@@ -142,6 +142,18 @@ def test_scores_of_a_grafted_run_leave_those_it_was_chosen_by(parent: Path, tmp_
     assert planned["grafted"] == 960
 
 
+def test_harm_as_the_measure_of_instability(parent: Path, tmp_path: Path):
+    out, counts = tmp_path / "out", ("--bounds", "intervals", "--bound-images", 5, "--instability", "harm-per-site")
+    told = json.loads(call("score", parent, "--images", 50, *counts, "-o", tmp_path / "scores.npz", "--json"))
+    assert told["facts"]["instability"] == "harm-per-site"
+    assert [row["mean_instability"] * 5 for row in told["sites"]] == pytest.approx([1, 1, 1])
+    result = json.loads(
+        call("graft", parent, "--epochs", 0, "--score-images", 50, "--images", 10, *counts, "-o", out, "--json")
+    )
+    assert result["settings"]["instability"] == "harm-per-site"
+    assert result["plan"]["grafted"] == 800
+
+
 def test_mistakes_are_explained(parent: Path, tmp_path: Path):
     out = ("-o", tmp_path / "out")
     assert "between 0 and 1" in fails("graft", parent, "--ratio", 1.5, *out)

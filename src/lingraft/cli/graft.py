@@ -1,7 +1,7 @@
 """`lingraft graft`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,17 +10,18 @@ from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse
 from lingraft.cli.select import Gamma, parse_gammas
 from lingraft.errors import LingraftError
 
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from lingraft.data import ImageSet
-    from lingraft.grafting import GraftingConfig
-
 Bounds = Annotated[
     str,
     typer.Option(
         help="Bounds that say which neurons are unstable: intervals (fast, wide), crown or alpha-crown (slow)."
+    ),
+]
+Unstable = Annotated[
+    str,
+    typer.Option(
+        "--instability",
+        help="How much a neuron stands in the way of a proof: count (the paper's), harm, harm-per-site or"
+        " harm-per-significance.",
     ),
 ]
 
@@ -49,6 +50,7 @@ def graft(
     significance: Annotated[
         str, typer.Option(help="How much a neuron matters (grafting, zero): gap, adversarial-gap, sap, hydra, random.")
     ] = "gap",
+    instability: Unstable = "count",
     bounds: Bounds = "crown",
     score_images: Annotated[int, typer.Option(help="Training images, the first ones, for the significance.")] = 1000,
     bound_images: Annotated[
@@ -82,8 +84,9 @@ def graft(
     from lingraft.data import DATASETS
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
-    from lingraft.grafting import FineTuning, GraftingConfig, graft_and_tune, masks, plan, sites
+    from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like, graft_and_tune, masks, plan, sites
     from lingraft.grafting.mask_file import load_mask
+    from lingraft.grafting.outcome import measure, table
     from lingraft.runs import Run, load
 
     parent = Run(folder)
@@ -96,6 +99,7 @@ def graft(
         ratio=ratio,
         gammas=parse_gammas(gamma),
         significance=significance,
+        instability=instability,
         bounds=bounds,
         images=score_images,
         bound_images=bound_images,
@@ -111,7 +115,7 @@ def graft(
     if epochs:
         changes = {"epochs": epochs, "lr": lr, "seed": seed, **({} if batch is None else {"batch": batch})}
         tuning = FineTuning(
-            _training_of(parent, radius, changes),
+            fine_tuning_like(parent.summary().get("training", {}).get("settings", {}), radius, **changes),
             line_lr,
             freeze_weights,
             tuple(regularize.split(",")) if regularize else (),
@@ -154,56 +158,5 @@ def graft(
     else:
         console = Console(highlight=False)
         console.print(plan(sites(grafted, description.input_shape), masks(grafted)))
-        console.print(_table(result, data))
+        console.print(table(result, data))
     next_step(f"lingraft evaluate {run.path}")
-
-
-def measure(
-    model: "nn.Module", test: "ImageSet", config: "GraftingConfig", images: int, device: "torch.device"
-) -> dict[str, Any]:
-    """SA on all test images, RA on the first `images` of them, and the unstable ratio on some."""
-    from lingraft.evaluation import Attack, evaluate
-    from lingraft.grafting import unstable_ratio
-
-    attack = Attack(config.eps, steps=20, restarts=5, seed=config.seed)
-    result = evaluate(model, test, attack, images=min(images, len(test)), device=device)
-    few = test.take(min(config.bound_images, len(test)))
-    return {
-        "sa": result.sa,
-        "images_sa": result.images_sa,
-        "ra": result.ra,
-        "images": result.images,
-        "attack": str(result.attack),
-        "unstable_ratio": unstable_ratio(model, few, config.eps, config.bounds),
-        "images_unstable": len(few),
-        "bounds": config.bounds,
-    }
-
-
-def _training_of(parent: Any, eps: float, changes: dict[str, Any]) -> Any:
-    """As the parent was trained, where its summary says so, with the paper's fine-tuning and these changes."""
-    from lingraft.grafting import fine_tuning_defaults
-
-    settings = parent.summary().get("training", {}).get("settings", {})
-    kept = (
-        "method batch momentum weight_decay fgsm_step grad_align attack_steps trades_beta validation_steps"
-        " validation_images"
-    )
-    same = {name: settings[name] for name in kept.split() if name in settings}
-    return fine_tuning_defaults(eps, **{**same, **changes})
-
-
-def _table(result: dict[str, Any], data: str) -> Any:
-    from rich.table import Table
-
-    before, after = result["before"], result["after"]
-    table = Table("", title=f"{data}, ε = {result['settings']['eps']:.4g}, test images", title_justify="left")
-    for column in ("before", "after", "images"):
-        table.add_column(column, justify="right")
-    for name, key, images in (
-        ("standard accuracy (SA)", "sa", "images_sa"),
-        (f"robust accuracy (RA), {after['attack']}", "ra", "images"),
-        (f"unstable neurons (UNR), {after['bounds']}", "unstable_ratio", "images_unstable"),
-    ):
-        table.add_row(name, f"{before[key]:.2%}", f"{after[key]:.2%}", f"{after[images]:,}")
-    return table

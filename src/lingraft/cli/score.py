@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from lingraft.cli import app
-from lingraft.cli.graft import Bounds
+from lingraft.cli.graft import Bounds, Unstable
 from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse_eps, print_json
 from lingraft.cli.select import scores_path
 
@@ -24,6 +24,7 @@ def score(
         str, typer.Option(help="How much a neuron matters: gap, adversarial-gap, sap, hydra or random.")
     ] = "gap",
     ratio: Annotated[float, typer.Option(help="Share of neurons to be pruned, which hydra learns for.")] = 0.5,
+    instability: Unstable = "count",
     bounds: Bounds = "crown",
     images: Annotated[int, typer.Option(help="Training images, the first ones, for the significance.")] = 1000,
     bound_images: Annotated[int, typer.Option(help="Training images, the first ones, for the instability.")] = 100,
@@ -32,7 +33,7 @@ def score(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Score every neuron of a run: how often it is unstable, and how much it matters."""
+    """Score every neuron of a run: how much it stands in the way of a proof, and how much it matters."""
     from rich.console import Console
     from rich.table import Table
 
@@ -49,6 +50,7 @@ def score(
         description.radius(None if eps is None else parse_eps(eps)),
         ratio=ratio,
         significance=significance,
+        instability=instability,
         bounds=bounds,
         images=images,
         bound_images=bound_images,
@@ -75,7 +77,9 @@ def score(
     if as_json:
         print_json({"scores": str(path), "facts": dict(scores.facts), "sites": rows})
         return
-    table = Table("site", title=f"{used:,} training images, ε = {config.eps:.4g}, {bounds}", title_justify="left")
+    table = Table(
+        "site", title=f"{instability} on {used:,} training images, ε = {config.eps:.4g}, {bounds}", title_justify="left"
+    )
     for column in ("neurons", "mean u", "mean r_u", "mean r_s"):
         table.add_column(column, justify="right")
     for row in rows:

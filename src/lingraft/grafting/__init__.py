@@ -2,8 +2,17 @@
 
 from lingraft.grafting.activation import GraftedActivation
 from lingraft.grafting.choose import choose, score
-from lingraft.grafting.config import METHODS, SIGNIFICANCES, FineTuning, GraftingConfig, fine_tuning_defaults
+from lingraft.grafting.config import (
+    INSTABILITIES,
+    METHODS,
+    SIGNIFICANCES,
+    FineTuning,
+    GraftingConfig,
+    fine_tuning_defaults,
+    fine_tuning_like,
+)
 from lingraft.grafting.fine_tuning import graft_and_tune
+from lingraft.grafting.harm import Harm
 from lingraft.grafting.hydra import Hydra
 from lingraft.grafting.instability import BOUNDS, Instability, unstable_ratio
 from lingraft.grafting.plan import GraftingPlan, plan
@@ -20,6 +29,7 @@ from lingraft.grafting.tracing import trace
 __all__ = [
     "BOUNDS",
     "GAMMAS",
+    "INSTABILITIES",
     "METHODS",
     "REGULARIZERS",
     "SIGNIFICANCES",
@@ -30,6 +40,7 @@ __all__ = [
     "GraftedActivation",
     "GraftingConfig",
     "GraftingPlan",
+    "Harm",
     "Hydra",
     "Instability",
     "RandomSignificance",
@@ -38,6 +49,7 @@ __all__ = [
     "Site",
     "choose",
     "fine_tuning_defaults",
+    "fine_tuning_like",
     "graft",
     "graft_and_tune",
     "grafted_activations",

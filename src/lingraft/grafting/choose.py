@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
 from lingraft.grafting.config import GraftingConfig
+from lingraft.grafting.harm import Harm, per_significance, per_site
 from lingraft.grafting.hydra import Hydra
 from lingraft.grafting.instability import Instability
 from lingraft.grafting.scores import Scores
@@ -43,9 +44,9 @@ def score(model: nn.Module, data: ImageSet, config: GraftingConfig, significance
         facts["ratio"] = config.ratio
     instability = None
     if config.how.instability:
-        counts = Instability(config.eps, config.bounds).score(model, few)
-        instability = {site: counts[site] for site in significant}  # the same order of sites in both
-        facts |= {"bounds": config.bounds, "bound_images": len(few)}
+        unstable = _instability(model, few, config, significant)
+        instability = {site: unstable[site] for site in significant}  # the same order of sites in both
+        facts |= {"instability": config.instability, "bounds": config.bounds, "bound_images": len(few)}
     return Scores(significant, instability, facts)
 
 
@@ -70,6 +71,17 @@ def choose(
         grafted,
         of_ratio=config.ratio,
     )
+
+
+def _instability(
+    model: nn.Module, few: ImageSet, config: GraftingConfig, significant: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    if config.instability == "count":
+        return Instability(config.eps, config.bounds).score(model, few)
+    harm = Harm(config.eps, config.bounds).score(model, few)
+    if config.instability == "harm-per-site":
+        return per_site(harm)
+    return per_significance(harm, significant) if config.instability == "harm-per-significance" else harm
 
 
 def _significance(name: str, config: GraftingConfig) -> Significance:

@@ -1,6 +1,7 @@
 """What to graft and how to train it afterwards: all that can be set, checked when it is made."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,6 +46,14 @@ SIGNIFICANCES: dict[str, str] = {
     "random": "random",
 }
 
+#: Ways to measure how much a neuron stands in the way of a proof.
+INSTABILITIES: dict[str, str] = {
+    "count": "for how many images the neuron is unstable, the paper's",
+    "harm": "how much its relaxation loosens the certified margins",
+    "harm-per-site": "the same, relative to the mean of its site",
+    "harm-per-significance": "the same, for each unit of significance",
+}
+
 
 @dataclass(frozen=True)
 class GraftingConfig:
@@ -57,6 +66,7 @@ class GraftingConfig:
     ratio: float = 0.5
     gammas: tuple[float, ...] = GAMMAS
     significance: str = "gap"
+    instability: str = "count"
     bounds: str = "crown"
     #: how many training images, the first ones, significance and instability are computed on at most
     images: int = 1000
@@ -72,7 +82,10 @@ class GraftingConfig:
     def __post_init__(self) -> None:
         lookup("method", self.method, METHODS)
         lookup("significance", self.significance, SIGNIFICANCES)
+        lookup("instability", self.instability, INSTABILITIES)
         lookup("bounds", self.bounds, BOUNDS)
+        if self.instability != "count" and self.bounds == "alpha-crown":
+            raise LingraftError("harm is measured in the backward pass of CROWN. Choose the bounds crown or intervals.")
         if not (math.isfinite(self.eps) and 0 <= self.eps <= 1):
             raise LingraftError(f"eps must lie between 0 and 1, not {self.eps}: it is a distance in pixels of [0, 1].")
         if not (math.isfinite(self.ratio) and 0 <= self.ratio <= 1):
@@ -123,6 +136,18 @@ class FineTuning:
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
         return {**asdict(self), "regularize": list(self.regularize)}
+
+
+#: What fine-tuning takes over from the training of the network, where it is known.
+_INHERITED = (
+    "method", "batch", "momentum", "weight_decay", "fgsm_step", "grad_align", "attack_steps", "trades_beta",
+    "validation_steps", "validation_images",
+)  # fmt: skip
+
+
+def fine_tuning_like(settings: Mapping[str, Any], eps: float, **changes: Any) -> TrainingConfig:
+    """The paper's fine-tuning with what `settings` say of how the network was trained, and these changes."""
+    return fine_tuning_defaults(eps, **{**{name: settings[name] for name in _INHERITED if name in settings}, **changes})
 
 
 def fine_tuning_defaults(eps: float, **changes: Any) -> TrainingConfig:

@@ -8,12 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.attack.ball import bounds
-from lingraft.data import Batches, ImageSet
+from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
-from lingraft.evaluation import evaluating
-from lingraft.grafting.significance import device_of
+from lingraft.grafting.site_sums import sites_of, sum_over_images
 from lingraft.names import lookup
-from lingraft.progress import progress
 from lingraft.verification.bounds import bound_sites
 from lingraft.verification.budget import Budget
 from lingraft.verification.intervals import interval_bounds
@@ -72,19 +70,11 @@ class Instability:
         return self._sums(model, data, unstable)
 
     def _sums(self, model: nn.Module, data: ImageSet, measure: Measure) -> dict[str, Tensor]:
-        device = device_of(model)
-        with evaluating(model):
-            network = Network.from_module(model, tuple(data.images.shape[1:]))
-        sites = [(i, node) for i in network.sites if isinstance(node := network.nodes[i], Site) and node.public]
-        sums = {node.name: torch.zeros(node.shape, dtype=torch.float64, device=device) for _, node in sites}
-        batches = Batches(data, 64 if self.bounds == "intervals" else 1, device=device)
-        with progress("instability", len(batches)) as advance, torch.no_grad():
-            for images, _ in batches:
-                found = BOUNDS[self.bounds](network, *bounds(images, self.eps))
-                for i, node in sites:
-                    sums[node.name] += measure(node, *found[i]).sum(0)
-                advance()
-        return {name: network.outside(total[None])[0].contiguous().cpu() for name, total in sums.items()}
+        def of_batch(network: Network, images: Tensor, labels: Tensor) -> dict[int, Tensor]:
+            found = BOUNDS[self.bounds](network, *bounds(images, self.eps))
+            return {i: measure(site, *found[i]).sum(0) for i, site in sites_of(network).items()}
+
+        return sum_over_images("instability", model, data, 64 if self.bounds == "intervals" else 1, of_batch)
 
 
 def unstable_ratio(model: nn.Module, data: ImageSet, eps: float, bounds: str = "crown") -> float:

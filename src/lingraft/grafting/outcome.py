@@ -1,0 +1,50 @@
+"""What grafting did to a network: SA, RA and UNR before and after, on test images."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from lingraft.data import ImageSet
+from lingraft.evaluation import Attack, evaluate
+from lingraft.grafting.config import GraftingConfig
+from lingraft.grafting.instability import unstable_ratio
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def measure(
+    model: nn.Module, test: ImageSet, config: GraftingConfig, images: int, device: torch.device
+) -> dict[str, Any]:
+    """SA on all test images, RA on the first `images` of them, and UNR on the first `config.bound_images`."""
+    attack = Attack(config.eps, steps=20, restarts=5, seed=config.seed)
+    result = evaluate(model, test, attack, images=min(images, len(test)), device=device)
+    few = test.take(min(config.bound_images, len(test)))
+    return {
+        "sa": result.sa,
+        "images_sa": result.images_sa,
+        "ra": result.ra,
+        "images": result.images,
+        "attack": str(result.attack),
+        "unstable_ratio": unstable_ratio(model, few, config.eps, config.bounds),
+        "images_unstable": len(few),
+        "bounds": config.bounds,
+    }
+
+
+def table(result: dict[str, Any], data: str) -> "Table":
+    """The figures `before` and `after` of a result, each made by `measure`, side by side."""
+    from rich.table import Table
+
+    before, after = result["before"], result["after"]
+    shown = Table("", title=f"{data}, ε = {result['settings']['eps']:.4g}, test images", title_justify="left")
+    for column in ("before", "after", "images"):
+        shown.add_column(column, justify="right")
+    for name, key, images in (
+        ("standard accuracy (SA)", "sa", "images_sa"),
+        (f"robust accuracy (RA), {after['attack']}", "ra", "images"),
+        (f"unstable neurons (UNR), {after['bounds']}", "unstable_ratio", "images_unstable"),
+    ):
+        shown.add_row(name, f"{before[key]:.2%}", f"{after[key]:.2%}", f"{after[images]:,}")
+    return shown
