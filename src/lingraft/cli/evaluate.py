@@ -22,6 +22,10 @@ def evaluate(
     eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
     data: Annotated[str | None, typer.Option("--data", help="Data set. (default: that of the run)")] = None,
     batch: Annotated[int, typer.Option(help="Images attacked at a time; does not change the result.")] = 256,
+    intervals: Annotated[
+        bool | None,
+        typer.Option(help="Say what intervals alone certify. (default: of runs trained for certificates)"),
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads. (default: all cores)")] = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -35,6 +39,7 @@ def evaluate(
     from lingraft.cli.holding import hold
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
+    from lingraft.differentiable.certify import certified_by_intervals
     from lingraft.evaluation import Attack
     from lingraft.evaluation import evaluate as measure
     from lingraft.runs import Run, load
@@ -56,6 +61,11 @@ def evaluate(
     count = _count(images, len(test))
     result = measure(model, test, plan, images=count, batch=batch, device=where)
     figures = {"data": data, **result.as_dict()}
+    if intervals is None:
+        intervals = "certified" in run.summary().get("training", {}).get("best", {})
+    if intervals:
+        certified = certified_by_intervals(model, test, radius, batch=batch, device=where)
+        figures |= {"certified_by_intervals": int(certified.sum()) / len(test), "images_certified": len(test)}
     run.add_to_summary("evaluation", {**run.summary().get("evaluation", {}), f"{data} {result.name}": figures})
     if as_json:
         print_json({"run": str(run.path), **figures})
@@ -63,6 +73,8 @@ def evaluate(
         table = Table("", "accuracy", "images", title=f"{run.path}: {data}, ε = {radius:.4g}", title_justify="left")
         table.add_row("standard (SA)", f"{result.sa:.2%}", f"{result.images_sa:,}")
         table.add_row(f"robust (RA), {result.attack}", f"{result.ra:.2%}", f"{result.images:,}")
+        if intervals:
+            table.add_row("certified by intervals", f"{figures['certified_by_intervals']:.2%}", f"{len(test):,}")
         Console().print(table)
     if (steps, restarts) != (100, 100) and attack == "pgd":
         next_step(f"lingraft evaluate {run.path} --steps 100 --restarts 100   (the paper's attack; takes far longer)")

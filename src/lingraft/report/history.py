@@ -8,7 +8,7 @@ from lingraft.training.history import History
 
 
 def plot_history(run: Run, history: History, title: str) -> list[Path]:
-    """Loss, and standard and robust accuracy on validation images, over the epochs: figures/history.{svg,png}."""
+    """Loss, and accuracies on validation images, over the epochs: figures/history.{svg,png}."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -24,6 +24,9 @@ def plot_history(run: Run, history: History, title: str) -> list[Path]:
     left.set_ylim(bottom=0)
     right.plot(numbers, [epoch.sa for epoch in epochs], marker=mark, markersize=3, label="standard accuracy (SA)")
     right.plot(numbers, [epoch.ra for epoch in epochs], marker=mark, markersize=3, label="robust accuracy (RA, PGD)")
+    certified = [(epoch.epoch, epoch.certified) for epoch in epochs if epoch.certified is not None]
+    if certified:
+        right.plot(*zip(*certified, strict=True), marker=mark, markersize=3, label="certified by intervals")
     best = history.best
     right.plot(best.epoch, best.ra, "*", markersize=13, color="tab:orange", label=f"kept: epoch {best.epoch}")
     collapsed = [epoch for epoch in epochs if epoch.overfitting]
