@@ -75,6 +75,8 @@ def test_a_varied_option_makes_a_row_a_value():
 def test_nothing_that_fits_is_an_error():
     with pytest.raises(LingraftError, match="Its networks are"):
         plan("main", networks=["VGG"])
+    with pytest.raises(LingraftError, match="rows of both kinds"):
+        plan("corners", rows=["Baseline"])
     with pytest.raises(LingraftError, match="at least 1"):
         plan("main", seeds=0)
 
@@ -82,3 +84,15 @@ def test_nothing_that_fits_is_an_error():
 def test_the_paper_takes_longer_than_a_laptop():
     for name in recipes():
         assert plan(name, "smoke").minutes < plan(name, "laptop").minutes < plan(name, "paper").minutes
+
+
+def test_corner_cases_compare_all_seeds():
+    found = plan("corners")
+    stage = found.stages[-1]
+    assert stage.command == "corners"
+    baselines = [cell.run.folder(ROOT) for cell in found.cells if cell.row.graft is None]
+    grafted = [cell.run.folder(ROOT) for cell in found.cells if cell.row.graft is not None]
+    assert len(baselines) == len(grafted) == recipes()["corners"].corners
+    words = stage.arguments(ROOT)
+    assert words[1 : 1 + len(baselines)] == list(map(str, baselines))
+    assert words[words.index("--against") + 1 :][: len(grafted)] == list(map(str, grafted))

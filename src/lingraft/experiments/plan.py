@@ -45,7 +45,23 @@ class Plan:
             for last in (cell.run, *cell.measures):
                 for stage in with_parents(last):
                     found.setdefault((stage.command, stage.key), stage)
+        for stage in self.corners.values():
+            found[stage.command, stage.key] = stage
         return list(found.values())
+
+    @property
+    def corners(self) -> dict[str, Stage]:
+        """Of a recipe on corner cases: name of a network → the stage that looks for them, among all its runs."""
+        found = {}
+        for network in {cell.network.in_paper: None for cell in self.cells} if self.recipe.corners else ():
+            ours = [cell for cell in self.cells if cell.network.in_paper == network]
+            plain = [cell.run for cell in ours if cell.row.graft is None]
+            grafted = [cell.run for cell in ours if cell.row.graft is not None]
+            verify = self.scale.verify
+            options = {**verify, "verify": verify["images"], "regular": verify["images"], "every-run": True}
+            del options["images"]
+            found[network] = Stage("corners", options, plain[0], tuple(plain[1:]), tuple(grafted))
+        return found
 
     @property
     def minutes(self) -> float:
@@ -71,15 +87,17 @@ def make_plan(
             allowed: Collection[str] = row.only.get(scale_name, [network.name])
             if network.name in allowed and _matches(network.name, networks) and _matches(row.name, rows):
                 for value in row.vary.values if row.vary else [None]:
-                    for seed in range(seeds):
+                    for seed in range(max(seeds, recipe.corners)):
                         cells.append(_cell(recipe, scale.network(network), row, value, seed, scale))
+    if recipe.corners and len({cell.row.graft is None for cell in cells}) == 1:
+        raise LingraftError(f"recipe {name!r} compares plain with grafted networks. Keep rows of both kinds.")
     if not cells:
         known = ", ".join(network.name for network in recipe.networks_of(scale_name))
         raise LingraftError(
             f"recipe {name!r} has nothing that fits at this scale. Its networks are {known};"
             f" its rows {', '.join(row.name for row in recipe.rows)}."
         )
-    return Plan(name, recipe, scale_name, scale, seeds, tuple(cells))
+    return Plan(name, recipe, scale_name, scale, max(seeds, recipe.corners), tuple(cells))
 
 
 def _matches(name: str, wanted: Sequence[str]) -> bool:
@@ -130,7 +148,9 @@ def minutes(stage: Stage, scale: Scale) -> float:
     epoch = scale.minutes.get(str(first.options["model"]), 1.0)
     if stage.command in MAKES_RUN:
         return epoch * int(stage.options.get("epochs", 200))
-    if stage.command == "verify":
+    if stage.command in ("verify", "corners"):
         # a third of the images runs into the limit, on two workers
-        return float(stage.options["timeout"]) * int(stage.options["images"]) / 60 / 3 / 2
+        images = sum(int(stage.options.get(name, 0)) for name in ("images", "verify", "regular"))
+        runs = 1 + len(stage.others) + len(stage.against)
+        return runs * images * float(stage.options["timeout"]) / 60 / 3 / 2
     return epoch

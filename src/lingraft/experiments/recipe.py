@@ -18,6 +18,8 @@ COLUMNS = {
     "sa": ("SA %", "standard accuracy on all test images"),
     "ra": ("RA %", "robust accuracy: images that withstand PGD"),
     "time": ("Time s", "mean time of a verdict, without images misclassified or attacked successfully"),
+    "va_corners": ("VA corners %", "verified accuracy on the corner cases"),
+    "sa_corners": ("SA corners %", "standard accuracy on the corner cases"),
     "training": ("Training h", "hours of training, with those of the network it was grafted from"),
 }
 
@@ -85,7 +87,7 @@ class Recipe(_Strict):
     rows: list[Row] = Field(min_length=1)
     #: parts of the report of the runs (their keys) that are the paper's figure
     figures: list[str] = []
-    #: how many seeds each row needs, at least, because the figures compare them
+    #: of a recipe on corner cases, which compares plain with grafted networks: at least so many of each
     corners: int = 0
 
     @field_validator("columns")
@@ -114,6 +116,8 @@ class Recipe(_Strict):
                     )
             if row.vary and row.graft is None:
                 raise ValueError(f"row {row.name!r}: only options of graft can be varied")
+        if self.corners and {row.graft is None for row in self.rows} != {True, False}:
+            raise ValueError("corner cases need a row that is grafted and one that is not")
         if len({row.name for row in self.rows}) < len(self.rows):
             raise ValueError("two rows have the same name")
         return self

@@ -8,7 +8,7 @@ from typing import Any
 
 from lingraft.experiments.plan import Cell, Plan
 from lingraft.experiments.recipe import Network
-from lingraft.files import read_lines
+from lingraft.files import read_json, read_lines
 from lingraft.report.study import studies
 from lingraft.report.table import rows
 from lingraft.runs import Run, versions
@@ -71,31 +71,57 @@ def collect(plan: Plan, root: Path) -> list[Result]:
 
 def _result(plan: Plan, cells: Sequence[Cell], root: Path) -> Result:
     folders = [cell.run.folder(root) for cell in cells]
+    corners = plan.corners.get(cells[0].network.in_paper)
+    if corners is not None:
+        return _corner_result(plan, cells, folders, read_json(corners.folder(root) / "corners" / "corners.json"))
     # each by itself: two rows may share a run, which a report would show once
     found = [rows(studies([folder]))[0].as_dict() for folder in folders]
     columns = plan.recipe.columns
     measured = {
         name: [_figure(name, row, folder) for row, folder in zip(found, folders, strict=True)] for name in columns
     }
-    first, cell = found[0], cells[0]
+    kept = ("images", "limit", "attack", "images_ra")
+    settings = {name: found[0][name] for name in kept if found[0][name] is not None}
+    return _row_of(plan, cells, folders, measured, settings)
+
+
+def _corner_result(plan: Plan, cells: Sequence[Cell], folders: Sequence[Path], study: dict[str, Any]) -> Result:
+    """A row of the table on corner cases, from what `lingraft corners` wrote."""
+    side = study["baselines" if cells[0].row.graft is None else "grafted"]
+    figures = {
+        f"{what}{suffix}": [_percent(run[where][what]) for run in side]
+        for where, suffix in (("corners", "_corners"), ("regular", ""))
+        for what in ("va", "sa")
+    }
+    settings = {"corner_cases": len(study["corner_cases"]), "images": plan.scale.verify["images"]}
+    return _row_of(plan, cells, folders, {name: figures[name] for name in plan.recipe.columns}, settings)
+
+
+def _row_of(
+    plan: Plan,
+    cells: Sequence[Cell],
+    folders: Sequence[Path],
+    measured: dict[str, list[float | None]],
+    settings: dict[str, Any],
+) -> Result:
+    cell, columns = cells[0], plan.recipe.columns
     figures = cell.row.paper.get(cell.network.in_paper, [None] * len(columns))
-    return Result(
-        cell.network,
-        cell.name,
-        cell.row.name,
-        cell.value,
-        measured,
-        dict(zip(columns, figures, strict=True)),
-        [folder.name for folder in folders],
-        {name: first[name] for name in ("images", "limit", "attack", "images_ra") if first[name] is not None},
-    )
+    paper = dict(zip(columns, figures, strict=True))
+    runs = [folder.name for folder in folders]
+    return Result(cell.network, cell.name, cell.row.name, cell.value, measured, paper, runs, settings)
 
 
 def _figure(column: str, row: dict[str, Any], folder: Path) -> float | None:
     if column == "training":
         return training_hours(Run(folder))
     value = row[column]
-    return None if value is None else round(100 * value if column in _SHARES else value, 4)
+    if column in _SHARES:
+        return _percent(value)
+    return None if value is None else round(value, 4)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 4)
 
 
 def training_hours(run: Run) -> float:

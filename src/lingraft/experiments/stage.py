@@ -20,6 +20,9 @@ class Stage:
     #: name of a long option without the dashes → its value; True: a flag
     options: Mapping[str, Any]
     parent: "Stage | None" = None
+    #: more runs that the command is given after that of `parent`, and those it compares them with
+    others: "tuple[Stage, ...]" = ()
+    against: "tuple[Stage, ...]" = ()
     #: what the folder is called before the digest
     title: str = field(default="", compare=False)
 
@@ -27,21 +30,25 @@ class Stage:
     def key(self) -> str:
         """Eight characters that depend on the command, its options and the stage it starts from."""
         content = [self.command, {name: str(value) for name, value in self.options.items()}]
-        text = json.dumps([content, self.parent.key if self.parent else None], sort_keys=True)
+        needed = [self.parent.key if self.parent else None]
+        needed += ["|".join(stage.key for stage in stages) for stages in (self.others, self.against) if stages]
+        text = json.dumps([content, *needed], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def folder(self, root: Path) -> Path:
-        """The run that the command makes, or works on."""
+        """The run that the command makes, or adds to."""
         if self.command in MAKES_RUN:
             return root / f"{self.title}-{self.key}"
-        assert self.parent is not None
-        return self.parent.folder(root)
+        first = self.against[0] if self.against else self.parent
+        assert first is not None
+        return first.folder(root)
 
     def arguments(self, root: Path) -> list[str]:
         """The command line after `lingraft`."""
         words = [self.command]
-        if self.parent is not None:
-            words.append(str(self.parent.folder(root)))
+        words += [str(stage.folder(root)) for stage in (self.parent, *self.others) if stage is not None]
+        if self.against:
+            words += ["--against", *(str(stage.folder(root)) for stage in self.against)]
         for name, value in self.options.items():
             if value is True:
                 words.append(f"--{name}")
