@@ -122,6 +122,8 @@ class FineTuning:
     stability: float = 1e-4
     l1: float = 1e-5
     prune_below: float = 1e-3
+    #: α, the share of interval-certified training in the loss, as in MTL-IBP; 0: none, as in the paper
+    certified: float = 0.0
 
     def __post_init__(self) -> None:
         for name in self.regularize:
@@ -130,18 +132,23 @@ class FineTuning:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise LingraftError(f"{name} must be above 0, not {value}.")
+        if not 0 <= self.certified <= 1:
+            raise LingraftError(f"the weight of the certified term must lie between 0 and 1, not {self.certified}.")
         if self.freeze_weights and self.regularize:
             raise LingraftError("regularizers train the weights; frozen weights cannot be regularized. Leave one out.")
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        return {**asdict(self), "regularize": list(self.regularize)}
+        """JSON-able; without the certified term if there is none."""
+        settings = {**asdict(self), "training": self.training.as_dict(), "regularize": list(self.regularize)}
+        if not self.certified:
+            del settings["certified"]
+        return settings
 
 
 #: What fine-tuning takes over from the training of the network, where it is known.
 _INHERITED = (
     "method", "batch", "momentum", "weight_decay", "fgsm_step", "grad_align", "attack_steps", "trades_beta",
-    "validation_steps", "validation_images",
+    "validation_steps", "validation_images", "optimizer", "clip", "kappa", "alpha",
 )  # fmt: skip
 
 

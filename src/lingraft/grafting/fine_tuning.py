@@ -22,6 +22,7 @@ from lingraft.grafting.sites import grafted_activations, sites
 from lingraft.grafting.surgery import check_shapes, masks, prepared, shapes
 from lingraft.runs import GraftedSite, ModelDescription, Run
 from lingraft.training import Epoch, History, Loss, Plan, fit, loss_at, make_loss, make_schedule, total
+from lingraft.training.certified import CertifiedLoss
 from lingraft.training.checkpoint import refuse_foreign
 from lingraft.training.loop import print_epoch
 
@@ -129,24 +130,31 @@ def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], aug
         groups.insert(0, {"params": weights, "lr": training.lr, "weight_decay": training.weight_decay})
     if "prune" in tuning.regularize:
         prune_small_weights(model, tuning.prune_below)
-    parts: list[tuple[float, Loss]] = [(1.0, loss_at(make_loss(training), math.inf))]  # certified: at the full radius
+    loss = loss_at(make_loss(training), math.inf)  # of a certified method, that for the full radius
+    if tuning.certified:
+        loss = CertifiedLoss(training.eps, tuning.certified, other=loss)
+    parts: list[tuple[float, Loss]] = [(1.0, loss)]
     if "stability" in tuning.regularize:
         parts.append((tuning.stability, ReluStability(training.eps)))
     if "l1" in tuning.regularize:
         parts.append((tuning.l1, WeightNorm()))
     return Plan(
-        loss=parts[0][1] if len(parts) == 1 else total(*parts),
+        loss=loss if len(parts) == 1 else total(*parts),
         groups=groups,
         schedule=make_schedule(training.schedule, training.epochs, training.milestones),
         settings=settings,
         eps=training.eps,
         epochs=training.epochs,
         batch=training.batch,
+        optimizer=training.optimizer,
         momentum=training.momentum,
+        clip=training.clip,
         seed=training.seed,
         augment=augment,
         validation_steps=training.validation_steps,
         validation_images=training.validation_images,
+        certify=training.certified or tuning.certified > 0,
+        keep_certified=training.keep_certified,
     )
 
 

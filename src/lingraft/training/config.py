@@ -126,6 +126,11 @@ class TrainingConfig:
         return self.method in CERTIFIED
 
     @property
+    def keep_certified(self) -> bool:
+        """Whether the best epoch is the one of which intervals certify most; MTL-IBP leaves proofs to a verifier."""
+        return self.method in ("ibp", "crown-ibp")
+
+    @property
     def growth(self) -> Ramp:
         """How ε grows in a certified method."""
         warm_up = min(1, self.epochs // 4) if self.warm_up is None else self.warm_up

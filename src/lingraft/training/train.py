@@ -65,7 +65,6 @@ def train(
         validation_images=config.validation_images,
         keep_from=config.growth.full_from if config.certified else 0,
         certify=config.certified,
-        # MTL-IBP leaves the proof to a verifier: what intervals alone certify is not what it is after
-        keep_certified=config.method in ("ibp", "crown-ibp"),
+        keep_certified=config.keep_certified,
     )
     return fit(model, train, validation, run, plan, description, device=device, restart=restart, report=report)
