@@ -1,6 +1,7 @@
 """`lingraft score`, `select` and `graft`: from one run folder to another."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -174,3 +175,42 @@ def test_gammas():
     assert parse_gammas("inf") == (float("inf"),)
     with pytest.raises(LingraftError, match="0 or above"):
         parse_gammas("2,-1")
+
+
+def test_auto_finds_a_setting_and_keeps_its_candidates(parent: Path, tmp_path: Path):
+    source, out = tmp_path / "digits", tmp_path / "out"
+    shutil.copytree(parent, source)
+    counts = ("--score-images", 50, "--bound-images", 5, "--images", 10, "--bounds", "intervals", "--eps", 0.01)
+    short = ("--epochs", 1, "--search-epochs", 1, "--search-images", 2, "--search-timeout", 0.5, "--search-workers", 0)
+    command = ("graft", source, "--method", "auto", *counts, *short)
+    result = json.loads(call(*command, "--min-sa", 0.5, "-o", out, "--json"))
+    told = json.loads((source / "search" / "front.json").read_text())
+    chosen = result["search"]["chosen"]
+    assert chosen["sa"] >= 0.5
+    assert chosen["va"] == max(c["va"] for c in told["candidates"] if c["sa"] >= 0.5)
+    assert [c["ratio"] for c in told["candidates"] if c["chosen"]] == [chosen["ratio"]]
+    assert result["settings"]["ratio"] == chosen["ratio"]
+    assert result["settings"]["instability"] == chosen["instability"]
+    assert result["plan"]["grafted"] == round(1600 * chosen["ratio"])
+    rows = (source / "search" / "front.csv").read_text().splitlines()
+    assert rows[0].startswith("instability,ratio,sa,va")
+    assert len(rows) == len(told["candidates"]) + 1
+    assert (source / "figures" / "front.png").stat().st_size > 1000
+    assert (source / "figures" / "front.svg").exists()
+
+    kept = {path: path.stat().st_mtime_ns for path in source.glob("search/*/*/model.safetensors")}
+    assert len(kept) == len(told["candidates"])
+    highest = max(c["sa"] for c in told["candidates"])
+    with pytest.raises(LingraftError, match=r"no candidate has .* the best is"):
+        call(*command, "--min-sa", 1.0 if highest < 1 else 0.99, "-o", tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    assert all(path.stat().st_mtime_ns == when for path, when in kept.items())  # nothing was done twice
+
+
+def test_auto_is_told_what_to_do(parent: Path, tmp_path: Path):
+    auto = ("graft", parent, "-o", tmp_path / "out", "--method", "auto")
+    assert "needs --min-sa" in fails(*auto)
+    assert "no --ratio" in fails(*auto, "--min-sa", 0.5, "--ratio", 0.5)
+    assert "between 0 and 1" in fails(*auto, "--min-sa", 72)
+    assert "time limit" in fails(*auto, "--min-sa", 0.7, "--search-timeout", 0)
+    assert "belongs to --method auto" in fails("graft", parent, "--min-sa", 0.7)

@@ -1,7 +1,8 @@
 """`lingraft graft`."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +10,10 @@ from lingraft.cli import app
 from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse_eps, print_json
 from lingraft.cli.select import Gamma, parse_gammas
 from lingraft.errors import LingraftError
+
+if TYPE_CHECKING:
+    from lingraft.grafting.candidates import Candidate
+    from lingraft.grafting.search import Search
 
 Bounds = Annotated[
     str,
@@ -29,10 +34,19 @@ Unstable = Annotated[
 @app.command()
 def graft(
     folder: RunFolder,
-    ratio: Annotated[float, typer.Option(help="Share of the neurons of the network to graft, in all.")] = 0.5,
+    ratio: Annotated[
+        float | None, typer.Option(help="Share of the neurons of the network to graft, in all. (default: 0.5)")
+    ] = None,
     method: Annotated[
-        str, typer.Option(help="grafting, random, zero, sap, gap, hydra or baseline (nothing grafted).")
+        str,
+        typer.Option(
+            help="grafting, random, zero, sap, gap, hydra, baseline (nothing grafted), or auto: grafting, with the"
+            " ratio and the --instability that prove most while keeping --min-sa."
+        ),
     ] = "grafting",
+    min_sa: Annotated[
+        float | None, typer.Option("--min-sa", help="With auto: standard accuracy on validation images to keep.")
+    ] = None,
     gamma: Gamma = "2,1.5,1,0",
     gradual: Annotated[
         bool, typer.Option("--gradual", help="Graft over the first half of the epochs, not at once.")
@@ -66,10 +80,23 @@ def graft(
     epochs: Annotated[int, typer.Option(help="Epochs of fine-tuning; 0: graft only.")] = 100,
     line_lr: Annotated[float, typer.Option(help="Learning rate of slopes and intercepts.")] = 0.01,
     lr: Annotated[float, typer.Option(help="Learning rate of the weights.")] = 0.001,
+    finetune_loss: Annotated[
+        str | None,
+        typer.Option(
+            help="Mix interval-certified training into the loss with a weight from 0 to 1, e.g. mtl-ibp:0.01."
+            " (default: none, as in the paper)"
+        ),
+    ] = None,
     freeze_weights: Annotated[bool, typer.Option("--freeze-weights", help="Train slopes and intercepts only.")] = False,
     batch: Annotated[int | None, typer.Option(help="Images a step. (default: as RUN was trained)")] = None,
     eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
     images: Annotated[int, typer.Option(help="Test images, the first ones, for the robust accuracy.")] = 1000,
+    search_epochs: Annotated[int, typer.Option(help="With auto: epochs of fine-tuning of a candidate.")] = 5,
+    search_images: Annotated[int, typer.Option(help="With auto: validation images to verify, the first ones.")] = 50,
+    search_timeout: Annotated[float, typer.Option(help="With auto: seconds to verify an image.")] = 2.0,
+    search_workers: Annotated[
+        int | None, typer.Option(help="With auto: processes that verify; 0: this process. (default: one a core)")
+    ] = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the folder to write holds.")] = False,
     threads: Annotated[int | None, typer.Option(help="CPU threads. (default: all cores)")] = None,
     seed: Seed = 0,
@@ -86,7 +113,8 @@ def graft(
     from lingraft.device import resolve_device
     from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like, graft_and_tune, masks, plan, sites
     from lingraft.grafting.mask_file import load_mask
-    from lingraft.grafting.outcome import measure, table
+    from lingraft.grafting.outcome import before_and_after, table
+    from lingraft.grafting.search import Search, SearchConfig
     from lingraft.runs import Run, load
 
     parent = Run(folder)
@@ -95,8 +123,8 @@ def graft(
     radius = description.radius(None if eps is None else parse_eps(eps))
     config = GraftingConfig(
         radius,
-        method=method,
-        ratio=ratio,
+        method="grafting" if method == "auto" else method,
+        ratio=0.5 if ratio is None else ratio,
         gammas=parse_gammas(gamma),
         significance=significance,
         instability=instability,
@@ -119,22 +147,40 @@ def graft(
             line_lr,
             freeze_weights,
             tuple(regularize.split(",")) if regularize else (),
+            certified=_certified_weight(finetune_loss),
         )
+    wanted = None
+    if method == "auto":
+        if min_sa is None or ratio is not None or mask is not None or tuning is None:
+            raise LingraftError(
+                "--method auto needs --min-sa and epochs; it chooses the neurons, so no --ratio or --mask."
+            )
+        wanted = SearchConfig(min_sa, search_epochs, search_images, search_timeout, search_workers)
+    elif min_sa is not None:
+        raise LingraftError("--min-sa belongs to --method auto.")
     if threads is not None:
         if threads < 1:
             raise LingraftError(f"--threads must be at least 1, not {threads}.")
         torch.set_num_threads(threads)
     where = resolve_device(device)
     model = load(parent, device=where)
-    run = Run(out or parent.path.with_name(f"{parent.path.name}-{method}-{round(100 * ratio)}"))
+    percent = f"{100 * (config.ratio if wanted is None else wanted.min_sa):.4g}"
+    run = Run(out or parent.path.with_name(f"{parent.path.name}-{method}-{percent}"))
     if run.path.resolve() == parent.path.resolve():
         raise LingraftError(f"{run.path} is the run to graft. Choose another folder with -o.")
     chosen = None if mask is None else load_mask(mask)
     train, validation, test = (load_data(data, split) for split in ("train", "validation", "test"))
     ours = description.model_copy(update={"parent": str(parent.path), "eps": radius, "seed": seed, "grafted": None})
     augment = DATASETS[data].augment
-    hold(run.path)
+    chosen_by = {}
     try:
+        if wanted is not None and tuning is not None:
+            hold(parent.path)
+            search = Search(parent, model, train, validation, config, tuning, wanted, augment=augment, device=where)
+            found = _searched(search)
+            config = replace(config, ratio=found.ratio, instability=found.instability)
+            chosen_by = {"search": {"min_sa": wanted.min_sa, "chosen": found.as_dict()}}
+        hold(run.path)
         grafted, history = graft_and_tune(
             model, train, validation, config, tuning, run, ours,
             mask=chosen, augment=augment, device=where, restart=restart,
@@ -143,15 +189,11 @@ def graft(
         next_step("the same command goes on after the last whole epoch")
         raise
     if history is None or history.resumed < epochs or "grafting" not in run.summary():
-        measured = {
-            name: measure(network, test, config, images, where)
-            for name, network in (("before", model), ("after", grafted))
-        }
         if history is not None and tuning is not None:
             settings = {"best": history.best.as_dict(), "epochs": epochs, "settings": tuning.training.as_dict()}
             run.add_to_summary("training", settings)
-        planned = plan(sites(grafted, description.input_shape), masks(grafted)).as_dict()
-        run.add_to_summary("grafting", {"settings": config.as_dict(), **measured, "plan": planned})
+        measured = before_and_after(model, grafted, test, config, images, where)
+        run.add_to_summary("grafting", {"settings": config.as_dict(), **measured, **chosen_by})
     result = run.summary()["grafting"]
     if as_json:
         print_json({"run": str(run.path), **result})
@@ -160,3 +202,30 @@ def graft(
         console.print(plan(sites(grafted, description.input_shape), masks(grafted)))
         console.print(table(result, data))
     next_step(f"lingraft evaluate {run.path}")
+
+
+def _searched(search: "Search") -> "Candidate":
+    """The best candidate of a search; all of them are shown, drawn and written down even if none is good enough."""
+    from lingraft.grafting.candidates import best, require_best
+    from lingraft.report.front import write_front
+
+    min_sa = search.wanted.min_sa
+    tried = search.candidates(lambda line: typer.echo(line, err=True))
+    paths = write_front(search.run, tried, best(tried, min_sa), min_sa)
+    typer.echo(f"all candidates: {'  '.join(map(str, paths))}", err=True)
+    found = require_best(tried, min_sa)
+    typer.echo(f"chosen: {found}", err=True)
+    return found
+
+
+def _certified_weight(text: str | None) -> float:
+    """α of --finetune-loss."""
+    if text is None:
+        return 0.0
+    name, _, weight = text.partition(":")
+    try:
+        if name == "mtl-ibp":
+            return float(weight)
+    except ValueError:
+        pass
+    raise LingraftError(f"--finetune-loss {text!r} is not a loss. Write it with its weight, like mtl-ibp:0.01.")

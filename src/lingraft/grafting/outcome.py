@@ -9,6 +9,9 @@ from lingraft.data import ImageSet
 from lingraft.evaluation import Attack, evaluate
 from lingraft.grafting.config import GraftingConfig
 from lingraft.grafting.instability import unstable_ratio
+from lingraft.grafting.plan import plan
+from lingraft.grafting.sites import sites
+from lingraft.grafting.surgery import masks
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,6 +34,17 @@ def measure(
         "images_unstable": len(few),
         "bounds": config.bounds,
     }
+
+
+def before_and_after(
+    model: nn.Module, grafted: nn.Module, test: ImageSet, config: GraftingConfig, images: int, device: torch.device
+) -> dict[str, Any]:
+    """The figures of `measure` before and after grafting, and how many neurons are grafted where; JSON-able."""
+    found = {
+        name: measure(network, test, config, images, device)
+        for name, network in (("before", model), ("after", grafted))
+    }
+    return {**found, "plan": plan(sites(grafted, tuple(test.images.shape[1:])), masks(grafted)).as_dict()}
 
 
 def table(result: dict[str, Any], data: str) -> "Table":
