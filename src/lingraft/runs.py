@@ -8,6 +8,7 @@
     scores-grafted.npz   the same of the grafted network itself
     summary.json         the figures measured: SA, RA, VA …
     commands.jsonl       the commands that made all this, as they were typed
+    search/              candidates of `lingraft graft RUN --method auto`, and their Pareto front
     figures/             pictures
 
 Nothing in it is ever unpickled.

@@ -189,7 +189,10 @@ def _histograms(families: list[list[Study]], colors: Mapping[str, str]) -> Secti
 
 def _before_and_after(study: Study) -> tuple[Scores | None, Scores | None]:
     """Scores of the network that a run was grafted from, and of the grafted network; None where there are none."""
-    before, after = study.scores, study.grafted_scores
+    before, after = (
+        scores if scores is None or scores.facts.get("instability", "count") == "count" else None  # not harm
+        for scores in (study.scores, study.grafted_scores)
+    )
     if before is not None and _is_grafted(before, study):
         before, after = None, after or before
     if (before is None or before.instability is None) and study.parent is not None:
