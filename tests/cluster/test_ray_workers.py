@@ -9,11 +9,11 @@ import pytest
 
 import lingraft
 from lingraft.cluster.ray_workers import Actor, RayStaff
+from lingraft.verification.answerer import setup_of
 from lingraft.verification.crew import Crew
 from lingraft.verification.request import Limits, Request
 from lingraft.verification.verifier import Problem, Result
 from lingraft.verification.verify import verify_each
-from lingraft.verification.worker import setup_of
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 
@@ -64,7 +64,7 @@ def test_one_retry_and_no_more(ray: ModuleType, request_: Request, expected: lis
             return Bomb(), 0  # type: ignore[return-value]
         return request_.problem(i), 0
 
-    staff = RayStaff(ray, setup_of(request_.network, Limits(60)), 1, 1e9, gpu=False)
+    staff = RayStaff(ray, setup_of(request_.network, Limits()), 1, 1e9, gpu=False)
     found = dict(Crew(staff, 60).run(open_, ask))
     assert set(found) == set(open_)
     for i in open_:

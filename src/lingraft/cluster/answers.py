@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from lingraft.cluster.connection import connected
 from lingraft.cluster.ray_workers import RayStaff
+from lingraft.verification.answerer import setup_of
 from lingraft.verification.crew import Ask, Crew
 from lingraft.verification.request import Limits, Request
 from lingraft.verification.verifier import Result
-from lingraft.verification.worker import setup_of
 
 
 def answers_of_ray(request: Request, limits: Limits, numbers: list[int], ask: Ask) -> Iterator[tuple[int, Result]]:

@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Any
 
 from lingraft.errors import LingraftError
+from lingraft.verification.answerer import Answerer
 from lingraft.verification.budget import free_memory
 from lingraft.verification.crew import Staff, Worker
 from lingraft.verification.verify import MEMORY_SHARE
-from lingraft.verification.worker import Answerer
 
 
 class Actor:
@@ -39,10 +39,18 @@ class Actor:
         self.answerer = Answerer(setup, total / max(1, min(workers, units)))
         return pickle.dumps((socket.gethostname(), __version__))
 
-    def answer(self, question: bytes) -> bytes:
-        """The pickled result of a pickled problem."""
+    def answer(self, question: bytes, common: bytes | None, seconds: float) -> bytes:
+        """The pickled result of a problem, or of a part of one."""
+        import torch
+
         assert self.answerer is not None
-        return self.answerer.answer(question)
+        torch.set_num_threads(1)  # a setting of the thread, of which an actor has several
+        return self.answerer.answer(question, common, seconds)
+
+    def divide(self, parts: int) -> None:
+        """Divide what is being searched; runs beside `answer`."""
+        if self.answerer is not None:
+            self.answerer.divide(parts)
 
 
 class RayWorker(Worker):
@@ -54,8 +62,11 @@ class RayWorker(Worker):
         self.future = actor.prepare.remote(*setup)
         self.failure = "did not answer in time"
 
-    def send(self, question: bytes) -> None:
-        self.future = self.actor.answer.remote(question)
+    def send(self, question: bytes, common: Any, seconds: float) -> None:
+        self.future = self.actor.answer.remote(question, common, seconds)
+
+    def divide(self, parts: int) -> None:
+        self.actor.divide.remote(parts)
 
     def receive(self) -> bytes | None:
         try:
@@ -90,12 +101,15 @@ class RayStaff(Staff[RayWorker]):
         self.setup = ray.put(setup)
         self.unit = "GPU" if gpu else "CPU"
         needs = {"num_cpus": 1, "num_gpus": 1 if gpu else 0}
-        self.actor = ray.remote(max_restarts=0, scheduling_strategy="SPREAD", **needs)(Actor)
+        self.actor = ray.remote(max_restarts=0, max_concurrency=2, scheduling_strategy="SPREAD", **needs)(Actor)
 
     @property
     def size(self) -> int:
         # at least one: it waits until there is a node for it
         return self.workers or max(1, int(self.ray.cluster_resources().get(self.unit, 0)))
+
+    def share(self, common: bytes) -> Any:
+        return self.ray.put(common)
 
     def hire(self) -> RayWorker:
         return RayWorker(self.ray, self.actor.remote(), self.setup, self.memory, self.size, self.unit)

@@ -13,13 +13,13 @@ from lingraft.interop.answer import Answer, Counterexample
 from lingraft.interop.onnx_network import OnnxNetwork
 from lingraft.interop.vnnlib import Box, Conjunction, Property, read_vnnlib
 from lingraft.progress import Advance
+from lingraft.verification.answerer import decide
 from lingraft.verification.budget import Budget, free_memory
 from lingraft.verification.network import Network
 from lingraft.verification.region import Region
 from lingraft.verification.request import Limits
 from lingraft.verification.verifier import Problem, Result, Verifier
 from lingraft.verification.verify import MEMORY_SHARE
-from lingraft.verification.worker import decide
 
 #: (box, its result, the network that was verified)
 Proven = Callable[[Box, Result, Network], None]

@@ -130,8 +130,8 @@ def main(options: str) -> None:
     os.dup2(2, 1)
     import torch
 
+    from lingraft.verification.answerer import SLACK
     from lingraft.verification.process_memory import die_first, limit_memory
-    from lingraft.verification.worker import SLACK
 
     memory, double, seed = json.loads(options)
     torch.set_num_threads(1)

@@ -5,6 +5,7 @@ Margins that are proven are dropped on the way.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from lingraft.verification.ascent import improve
-from lingraft.verification.bab import ENOUGH, MARGIN, Falsified, Search
+from lingraft.verification.bab import ENOUGH, MARGIN, Falsified, Search, Stopped
 from lingraft.verification.bounds import SiteBounds, bound_sites, margin_crown, margin_intervals
 from lingraft.verification.budget import Budget, Exhausted
 from lingraft.verification.collapse import Collapsed, collapse
@@ -24,6 +25,7 @@ from lingraft.verification.nonlinearity import unstable
 from lingraft.verification.process_memory import is_out_of_memory, peak_memory
 from lingraft.verification.proof import MarginProof, Proof
 from lingraft.verification.region import Region
+from lingraft.verification.remainder import OpenMargin, Remainder
 from lingraft.verification.rounding import Sizes
 
 #: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
@@ -49,7 +51,7 @@ class Result:
     the unstable neurons of every site (`nonlinearity.py`), of `neurons` in all; `memory` is the process's peak in MiB.
     `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them, `against` what each margin
     compares the label with (classes, or rows of constraints), and an `error` that ended it. `proof` is there if it was
-    asked for and the verdict is "verified".
+    asked for and the verdict is "verified", `remainder` if the search was stopped to be divided.
     """
 
     verdict: str
@@ -69,6 +71,7 @@ class Result:
     against: list[int] = field(default_factory=list)
     error: str | None = None
     proof: Proof | None = None
+    remainder: Remainder | None = None
 
 
 class Verifier:
@@ -83,13 +86,39 @@ class Verifier:
         self.provable = all(node.kind == "relu" for node in network.nodes if isinstance(node, Site))
 
     def verify(
-        self, problem: Problem, timeout: float, memory: float = float("inf"), seed: int = 0, prove: bool = False
+        self,
+        problem: Problem,
+        timeout: float,
+        memory: float = float("inf"),
+        seed: int = 0,
+        prove: bool = False,
+        stop: Callable[[], bool] | None = None,
     ) -> Result:
-        """The verdict on one problem within `timeout` seconds and about `memory` bytes; with its proof on request."""
+        """The verdict on one problem within `timeout` seconds and about `memory` bytes; with its proof on request.
+
+        When `stop` says so, the search may end as unknown with a remainder; never where a proof is kept.
+        """
+        budget, proof = Budget(timeout, memory), Proof() if prove and self.provable else None
+        attempt = _Attempt(self, problem, budget, seed, proof, None if prove else stop)
+        return self._finish(attempt, attempt.run)
+
+    def resume(
+        self,
+        problem: Problem,
+        remainder: Remainder,
+        timeout: float,
+        memory: float = float("inf"),
+        stop: Callable[[], bool] | None = None,
+    ) -> Result:
+        """The verdict on (a part of) what an earlier attempt left of a problem."""
+        attempt = _Attempt(self, problem, Budget(timeout, memory), 0, None, stop)
+        return self._finish(attempt, partial(attempt.resume, remainder))
+
+    def _finish(self, attempt: "_Attempt", run: Callable[[], Result]) -> Result:
+        """What `run` gives, or how it ended."""
         started = time.monotonic()
-        attempt = _Attempt(self, problem, Budget(timeout, memory), seed, Proof() if prove and self.provable else None)
         try:
-            result = attempt.run()
+            result = run()
         except Exhausted as end:
             result = attempt.finish("unknown", end.reason)
         except Falsified as end:
@@ -108,8 +137,16 @@ class Verifier:
 class _Attempt:
     """What is known of one problem so far."""
 
-    def __init__(self, verifier: Verifier, problem: Problem, budget: Budget, seed: int, proof: Proof | None):
-        self.verifier, self.problem, self.budget, self.proof = verifier, problem, budget, proof
+    def __init__(
+        self,
+        verifier: Verifier,
+        problem: Problem,
+        budget: Budget,
+        seed: int,
+        proof: Proof | None,
+        stop: Callable[[], bool] | None,
+    ):
+        self.verifier, self.problem, self.budget, self.proof, self.stop = verifier, problem, budget, proof, stop
         self.network = verifier.network
         self.falsifier = Falsifier(verifier.single, problem.region, problem.spec, problem.offset, seed)
         self.result = Result("unknown", "forward")
@@ -180,14 +217,30 @@ class _Attempt:
         if not order:
             return self.finish("verified")
         self._attack(left[torch.tensor(order, device=left.device)], LONG_STEPS, LONG_RESTARTS)
-        result.stage = "branch"
-        for i in order:
-            column = torch.tensor([i], device=bounds.device)
-            search = Search(collapsed, dual, exact, self.budget, partial(self._try, left[column]), proofs.get(i))
+        open_margins = [OpenMargin(domains.select(left.new_tensor([i])), bounds[i : i + 1]) for i in order]
+        return self._branch(dual, exact, Remainder(collapsed, left, open_margins), proofs)
+
+    def resume(self, remainder: Remainder) -> Result:
+        """Branch and bound of what an earlier attempt left."""
+        collapsed = remainder.collapsed
+        return self._branch(Dual(collapsed, self.verifier.dtype), Dual(collapsed, torch.float64), remainder, {})
+
+    def _branch(self, dual: Dual, exact: Dual, work: Remainder, proofs: dict[int, MarginProof]) -> Result:
+        """One open margin after the other."""
+        self.result.stage = "branch"
+        for done, margin in enumerate(work.margins):
+            column = margin.base.margin
+            attack = partial(self._try, work.numbers[column])
+            proof = proofs.get(int(column))
+            search = Search(work.collapsed, dual, exact, self.budget, attack, proof, self.stop)
             try:
-                search.run(domains.select(column), bounds[column])
+                search.run(margin.base, margin.bound, margin.pool)
+            except Stopped as stopped:
+                margin.pool = stopped.pool
+                self.result.remainder = Remainder(work.collapsed, work.numbers, work.margins[done:])
+                return self.finish("unknown", "stopped")
             finally:
-                result.domains += search.visited
+                self.result.domains += search.visited
         return self.finish("verified")
 
     def _prove(self, collapsed: Collapsed, left: Tensor, domains: Domains, open_: Tensor) -> dict[int, MarginProof]:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.progress import progress as show
+from lingraft.verification.answerer import decide, setup_of
 from lingraft.verification.budget import free_memory
 from lingraft.verification.crew import Ask, Crew
 from lingraft.verification.request import Constraints, Limits, Request
 from lingraft.verification.verifier import Problem, Result, Verifier
-from lingraft.verification.worker import decide, setup_of
 from lingraft.verification.workers import Processes
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ caller's script (which may have no main guard). Each holds a pipe to this one an
 """
 
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ class ProcessWorker(Worker):
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "lingraft.verification.worker", str(theirs.fileno()), str(memory)],
                 pass_fds=[theirs.fileno()],
-                stdin=subprocess.PIPE,  # never written: it closes when this process ends, however it ends
+                stdin=subprocess.PIPE,  # closes when this process ends, however it ends
                 stdout=subprocess.DEVNULL,
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for us; we end the workers
@@ -44,9 +45,18 @@ class ProcessWorker(Worker):
             theirs.close()
         self.connection: Connection = ours
 
-    def send(self, question: bytes) -> None:
+    def send(self, question: bytes, common: bytes | None, seconds: float) -> None:
+        self._send(pickle.dumps((question, common, seconds)))
+
+    def _send(self, message: bytes) -> None:
         with suppress(ConnectionError):  # the process died: the next look at the connection finds that
-            self.connection.send_bytes(question)
+            self.connection.send_bytes(message)
+
+    def divide(self, parts: int) -> None:
+        if self.process.stdin is not None:
+            with suppress(OSError):
+                self.process.stdin.write(bytes([min(parts, 255)]))
+                self.process.stdin.flush()
 
     def receive(self) -> bytes | None:
         try:
@@ -56,7 +66,7 @@ class ProcessWorker(Worker):
 
     def advance(self, message: bytes) -> None:
         if message == b"up":
-            self.send(self.setup)
+            self._send(self.setup)
         else:
             self.idle = True
 
@@ -65,7 +75,8 @@ class ProcessWorker(Worker):
         self.process.wait()
         self.connection.close()
         if self.process.stdin is not None:
-            self.process.stdin.close()
+            with suppress(OSError):
+                self.process.stdin.close()
         return f"ended with code {self.process.returncode}"
 
 
@@ -80,6 +91,9 @@ class Processes(Staff[ProcessWorker]):
     @property
     def size(self) -> int:
         return self._size
+
+    def share(self, common: bytes) -> bytes:
+        return common
 
     def hire(self) -> ProcessWorker:
         return ProcessWorker(self.setup, self.memory)
