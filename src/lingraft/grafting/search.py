@@ -14,7 +14,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -87,7 +86,9 @@ class Search:
 
     def candidates(self, say: Callable[[str], None]) -> list[Candidate]:
         """All that are tried, in order; `say` is told of each of them, and of the time left."""
-        measures = [self.config.instability, *(name for name in INSTABILITIES if name != self.config.instability)]
+        measures = [self.config.instability]
+        if self.config.bounds != "alpha-crown":  # which only the count knows
+            measures += [name for name in INSTABILITIES if name != self.config.instability]
         tried: list[Candidate] = []
         while (setting := next_setting(tried, measures, self.wanted.min_sa)) is not None:
             candidate = self._candidate(*setting)
@@ -137,7 +138,8 @@ class Search:
         return found
 
     def _scores(self, config: GraftingConfig) -> Scores:
-        path = Path(self.folder / f"scores-{config.instability}.npz")
+        made_for = f"-{round(100 * config.ratio)}" if config.significance == "hydra" else ""  # it learns for a ratio
+        path = self.folder / f"scores-{config.instability}{made_for}.npz"
         if path.exists():
             return Scores.load(path)
         scores = score(self.model, self.train, config)
