@@ -1,13 +1,16 @@
 # Two commands that need only Python 3.11 and make:
 #   make demo    the main job end to end on embedded data
 #   make test    lint, types and tests
+# and, for those who change lingraft:
+#   make docs    the documentation as a site in build/site; any warning is an error
+#   make dist    wheel and source distribution in dist/
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: demo test clean
+.PHONY: demo test docs dist clean
 
 demo: $(READY)
 	$(BIN)/lingraft demo
@@ -16,6 +19,13 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
 
 # The whole set-up: a virtual environment with the pinned versions. Made anew when the pins change.
 $(READY): pyproject.toml constraints.txt

@@ -63,7 +63,7 @@ def features() -> list[Feature]:
         Feature("GPU", gpu, "CUDA" if gpu else "PyTorch sees no GPU; everything works on the CPU"),
         Feature("several processes", posix, "lingraft verify --workers" if posix else "needs Linux or macOS"),
         Feature("hard memory limit", linux, "lingraft verify --memory" if linux else "needs Linux; else by estimate"),
-        _package("cluster", "ray", "cluster"),
+        _package("cluster", "ray", "ray"),
         _package("documentation", "mkdocs", "docs"),
         _package("tests", "pytest", "dev"),
     ]

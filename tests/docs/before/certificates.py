@@ -1,0 +1,22 @@
+"""A certificate about one digit, under the name that `lingraft verify --certificates` would give it."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from lingraft.data import load
+from lingraft.interop.onnx_export import export_onnx
+from lingraft.verification.certificate_writer import claim_of_image
+from lingraft.verification.certify import Certifier
+from lingraft.verification.request import Limits, Request
+from lingraft.verification.verify import verify_each
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10)).eval()
+pixels = load("digits", "test").pixels()[7:8]
+request = Request(model, pixels, model(pixels).argmax(1), eps=0.001)
+(result,) = verify_each(request, Limits(10, workers=0, prove=True))
+export_onnx(model, "proofs/model.onnx", input_shape=(1, 8, 8))
+claim = claim_of_image(request, 0, {"data": "digits", "split": "test", "index": 7})
+Certifier(Path("proofs/model.onnx"), Path("proofs"), False).add("digits-7-eps0.1", claim, result, request.network)
