@@ -161,7 +161,7 @@ class Stop(Exception):
         {},
         {"gradual": True},
         {"gradual": True, "rescore": True, "method": "zero"},
-        {"tuning": {"regularize": ("stability", "l1", "prune")}},
+        {"tuning": {"regularize": ("stability", "l1", "prune"), "certified": 0.1}},
     ],
 )
 def test_stopped_and_gone_on_it_ends_the_same(tmp_path: Path, tune: Tune, settings: dict[str, Any]):

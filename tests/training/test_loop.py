@@ -15,7 +15,7 @@ from lingraft import LingraftError, zoo
 from lingraft.data import ImageSet
 from lingraft.files import read_lines
 from lingraft.runs import ModelDescription, Run
-from lingraft.training import Epoch, Figures, History, Plan, TrainingConfig, fit, make_schedule, train
+from lingraft.training import CERTIFIED, Epoch, Figures, History, Plan, TrainingConfig, fit, make_schedule, train
 from lingraft.training.history import has_collapsed
 from lingraft.training.standard import StandardLoss
 
@@ -55,9 +55,11 @@ def assert_same_run(one: Path, other: Path) -> None:
     assert histories[0]
 
 
-@pytest.mark.parametrize("method", ["fat", "pgd", "trades"])
+@pytest.mark.parametrize("method", ["fat", "pgd", "trades", "ibp", "crown-ibp", "mtl-ibp"])
 def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path, train_few: Train, method: str) -> None:
     settings: dict[str, Any] = {"method": method, "attack_steps": 2}
+    if method in CERTIFIED:
+        settings |= {"optimizer": "adam", "clip": 5.0, "lr": 0.002, "warm_up": 1, "ramp": 1}
     whole, history = train_few(tmp_path / "whole", **settings)
     for epoch in (1, 2):
         with pytest.raises(Stop):

@@ -102,10 +102,11 @@ def relu_lines(x: Interval, negative_slope: float = 0.0) -> Lines:
     on, off = lower >= 0, upper <= 0
     stable = on | off
     width = torch.where(stable, 1.0, upper - lower)  # never 0, whose gradient would be NaN
-    exact = torch.where(on, 1.0, negative_slope).to(lower.dtype)
+    flat = torch.full_like(lower, negative_slope)
+    exact = torch.where(on, 1.0, flat)
     slope = torch.where(stable, exact, (upper - negative_slope * lower) / width)
     intercept = torch.where(stable, 0.0, upper * (1 - slope))
-    below = torch.where(stable, exact, torch.where(upper > -lower, 1.0, negative_slope))
+    below = torch.where(stable, exact, torch.where(upper > -lower, 1.0, flat))
     return Lines(below, torch.zeros_like(below), slope, intercept)
 
 

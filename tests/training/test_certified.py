@@ -1,0 +1,281 @@
+"""Certified training: its schedules, losses, regularizers and initialization, and what it is for."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from lingraft import LingraftError, zoo
+from lingraft.attack.ball import bounds
+from lingraft.data import load
+from lingraft.differentiable import Interval, clean_pass, graph_of, interval_bounds, margin_intervals
+from lingraft.differentiable.certify import certified_by_intervals
+from lingraft.differentiable.intervals import IntervalBounds
+from lingraft.evaluation import correct
+from lingraft.files import read_lines
+from lingraft.runs import ModelDescription, Run
+from lingraft.training import (
+    Epoch,
+    History,
+    TrainingConfig,
+    initialize,
+    initialize_for_intervals,
+    loss_at,
+    make_loss,
+    preset_settings,
+    train,
+)
+from lingraft.training.certified import CertifiedLoss, IntervalTraining, MixedTraining
+from lingraft.training.madry import PgdLoss
+from lingraft.training.ramp import Ramp
+from lingraft.training.standard import StandardLoss
+from lingraft.training.step import take_step
+from lingraft.training.tightness import balance, tightness
+
+EPS = 0.1
+
+
+@pytest.fixture
+def batch() -> tuple[nn.Module, Tensor, Tensor]:
+    torch.manual_seed(0)
+    return zoo.build("digits-cnn").double(), torch.rand(6, 1, 8, 8).double(), torch.arange(6)
+
+
+def value_of(loss: Any, batch: tuple[nn.Module, Tensor, Tensor]) -> float:
+    model, images, labels = batch
+    return float(loss(model, images, labels, torch.Generator().manual_seed(7))[0].detach())
+
+
+# --- schedules ----------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 5), st.integers(0, 20), st.floats(0, 30), st.floats(0, 1e-3))
+def test_the_radius_is_0_then_grows_then_stays(warm_up: int, length: int, time: float, later: float) -> None:
+    ramp = Ramp(warm_up, length)
+    assert 0 <= ramp(time) <= ramp(time + later) <= 1
+    if length:
+        assert ramp(time + later) - ramp(time) <= 2 * later / length + 1e-9  # no jumps
+    if time < warm_up:
+        assert ramp(time) == 0
+    if time >= warm_up + length:
+        assert ramp(time) == 1
+    assert ramp(math.inf) == 1
+
+
+def test_the_losses_follow_the_radius() -> None:
+    ramp = Ramp(1, 4)
+    loss = IntervalTraining(EPS, ramp, kappa=(1.0, 0.5), regularization=0.4, crown=True)
+    warm, half, full = (loss.at(time) for time in (0.5, 3.0, 9.0))
+    assert isinstance(warm, CertifiedLoss)
+    assert isinstance(half, CertifiedLoss)
+    assert (warm.weight, warm.crown, warm.regularization) == (0.0, 1.0, 0.4)
+    assert warm.eps < 0.002 * EPS
+    part = ramp(3.0)
+    assert 0.1 < part < 0.9
+    assert half.weight == pytest.approx(0.5 * part)
+    assert (half.eps, half.crown, half.regularization) == pytest.approx((EPS * part, 1 - part, 0.4 * (1 - part)))
+    assert full == CertifiedLoss(EPS, weight=0.5)
+    mixed = MixedTraining(EPS, ramp, alpha=0.2, attack_steps=3)
+    assert mixed.at(9.0) == CertifiedLoss(EPS, weight=0.2, other=PgdLoss(EPS, 3))
+
+
+def test_methods_and_their_defaults() -> None:
+    for method in ("ibp", "crown-ibp", "mtl-ibp"):
+        config = TrainingConfig(EPS, method=method, **preset_settings("laptop", method))
+        assert config.growth == Ramp(1, 9)
+        assert config.learning_rate()(8.0) == pytest.approx(1.0)
+        assert (loss_at(make_loss(config), math.inf).weight == 1.0) == (method != "mtl-ibp")  # type: ignore[attr-defined]
+        assert isinstance(make_loss(replace(config, eps=0.0)), StandardLoss)
+    steps = replace(config, schedule="step", epochs=160).learning_rate()
+    assert [round(steps(time), 6) for time in (0, 119, 120, 139, 140)] == [1, 1, 0.1, 0.1, 0.01]
+    plain = TrainingConfig(EPS)
+    assert not {"warm_up", "ramp", "kappa", "alpha", "regularization", "optimizer", "clip"} & plain.as_dict().keys()
+    assert {"warm_up", "ramp", "kappa", "alpha", "regularization", "optimizer", "clip"} <= config.as_dict().keys()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"warm_up": 2, "ramp": 8}, "leave none of 10 epochs"),
+        ({"warm_up": -1}, "warm_up must be at least 0"),
+        ({"kappa": (1.0, 2.0)}, "kappa"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"clip": 0.0}, "clip"),
+        ({"regularization": -1.0}, "regularization"),
+        ({"optimizer": "adm"}, "unknown optimizer 'adm'.*'adam'"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(LingraftError, match=message):
+        TrainingConfig(EPS, method="ibp", **{"epochs": 10, **settings})
+
+
+# --- losses -------------------------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_a_mix_of_clean_and_worst_cross_entropy(batch: tuple[nn.Module, Tensor, Tensor]) -> None:
+    model, images, labels = batch
+    graph = graph_of(model)
+    margins = margin_intervals(graph, interval_bounds(graph, *bounds(images, EPS)).last, labels).lower
+    worst = margins.detach().neg().exp().sum(1).log().mean()
+    clean = F.cross_entropy(model(images), labels).detach()
+    assert value_of(CertifiedLoss(EPS), batch) == pytest.approx(float(worst))
+    assert value_of(CertifiedLoss(EPS, weight=0.3), batch) == pytest.approx(float(0.3 * worst + 0.7 * clean))
+    attacked = value_of(PgdLoss(EPS, 3), batch)
+    mixed = value_of(CertifiedLoss(EPS, weight=0.3, other=PgdLoss(EPS, 3)), batch)
+    assert mixed == pytest.approx(0.3 * float(worst) + 0.7 * attacked)
+
+
+def test_bounds_are_above_the_attack_and_crown_is_tighter_for_a_network_with_wide_intervals(
+    batch: tuple[nn.Module, Tensor, Tensor],
+) -> None:
+    eps = 0.02
+    attacked = value_of(PgdLoss(eps, 5), batch)
+    crown = value_of(CertifiedLoss(eps, crown=1.0), batch)
+    assert value_of(StandardLoss(), batch) <= attacked <= crown
+    assert crown < value_of(CertifiedLoss(eps), batch)
+    halfway = value_of(CertifiedLoss(eps, crown=0.5), batch)
+    assert halfway == pytest.approx((crown + value_of(CertifiedLoss(eps), batch)) / 2)
+
+
+def test_batch_norm_in_training(batch: tuple[nn.Module, Tensor, Tensor]) -> None:
+    """At radius 0 the certified loss is the clean one, and the running statistics move as in a forward pass."""
+    _, images, labels = batch
+    layers = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10)]
+    model, twin = nn.Sequential(*layers).double(), nn.Sequential(*layers).double()
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    certified = value_of(CertifiedLoss(0.0), (model, images, labels))
+    after = model[1].running_var.clone()
+    twin.load_state_dict(state)
+    assert certified == pytest.approx(value_of(StandardLoss(), (twin, images, labels)))
+    torch.testing.assert_close(twin[1].running_var, after)
+    assert value_of(CertifiedLoss(0.05), (model, images, labels)) > certified
+
+
+# --- warm-up ------------------------------------------------------------------------------------------------------
+
+
+def widths(model: nn.Module, images: Tensor) -> list[float]:
+    found = interval_bounds(graph_of(model), *bounds(images, 0.01))
+    return [float((x.upper - x.lower).mean()) for x in (found.first, *found.sites.values())]
+
+
+@pytest.mark.parametrize("name", ["conv-big", "resnet-4b"])
+def test_initialization_keeps_the_widths_of_intervals(name: str) -> None:
+    torch.manual_seed(0)
+    images = torch.rand(4, 1, 16, 16)
+    kept = widths(initialize_for_intervals(zoo.build(name, (1, 16, 16))), images)
+    assert 0.2 * kept[0] < min(kept)
+    assert max(kept) < 5 * kept[0]
+    usual = widths(initialize(zoo.build(name, (1, 16, 16))), images)
+    assert usual[-1] > 1000 * kept[-1]
+
+
+def test_initialization_leaves_sigmoid_networks_alone() -> None:
+    torch.manual_seed(0)
+    model = zoo.build("sigmoid-cnn", (1, 8, 8))
+    before = [p.detach().clone() for p in model.parameters()]
+    initialize_for_intervals(model)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_the_regularizers_by_hand() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2))
+    graph = graph_of(model)
+    first = Interval(torch.zeros(1, 2), torch.full((1, 2), 0.2))
+    site = Interval(torch.tensor([[1.0, 2.0, -2.0, -1.0]]), torch.tensor([[2.0, 3.0, -1.0, 1.0]]))
+    found = IntervalBounds({"2": site}, first, site)
+    # E(Δ₀) = 0.2 and E(Δ) = 1.25: a ratio of 0.16, where 0.5 would cost nothing
+    assert float(tightness(found)) == pytest.approx((0.5 - 0.16) / 0.5)
+    # centers 1.5, 2.5 are active, −1.5 is inactive, 0 is neither; their mean is 0.625
+    mean = 1.5 / (1.5 + 2.5)
+    active, inactive = 0.875**2 + 1.875**2, 2.125**2
+    variance = min(active, inactive) / max(active, inactive)
+    assert variance > 0.5  # costs nothing
+    assert float(balance(graph, found)) == pytest.approx((0.5 - mean) / 0.5)
+    wide = Interval(torch.full((1, 4), -1.0), torch.full((1, 4), 1.0))
+    assert float(balance(graph, IntervalBounds({"2": wide}, first, wide))) == 0  # nothing to balance
+
+
+def test_descending_on_the_regularizers_makes_bounds_narrower() -> None:
+    torch.manual_seed(0)
+    model, images = initialize(zoo.build("digits-cnn")), torch.rand(8, 1, 8, 8)
+    before = widths(model, images)
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    graph = graph_of(model)
+    for _ in range(15):
+        found = interval_bounds(graph, *bounds(images, 0.01))
+        optimizer.zero_grad()
+        (tightness(found) + balance(graph, found)).backward()
+        optimizer.step()
+    assert widths(model, images)[-1] < 0.7 * before[-1]
+
+
+# --- the loop -----------------------------------------------------------------------------------------------------
+
+
+def test_long_gradients_are_shortened(batch: tuple[nn.Module, Tensor, Tensor]) -> None:
+    model, images, labels = batch
+    before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    take_step(model, optimizer, CertifiedLoss(EPS), images, labels, torch.Generator(), clip=0.01)
+    moved = nn.utils.parameters_to_vector(model.parameters()).detach() - before
+    assert float(moved.norm()) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_the_best_epoch_is_one_at_the_full_radius_with_most_certified() -> None:
+    epochs = [
+        Epoch(number, loss=1.0, sa=0.9, ra=ra, lr=0.1, seconds=1.0, certified=certified)
+        for number, (ra, certified) in enumerate([(0.9, 0.0), (0.8, 0.7), (0.7, 0.6), (0.6, 0.65)], start=1)
+    ]
+    assert History(epochs).best.epoch == 1
+    assert History(epochs, keep_from=2).best.epoch == 3
+    assert History(epochs, keep_from=2, keep_certified=True).best.epoch == 4
+    assert all(Epoch.of(epoch.as_dict()) == epoch for epoch in epochs)
+    assert "certified by intervals 70.00%" in str(epochs[1])
+
+
+@pytest.fixture
+def trained(tmp_path: Path, description: ModelDescription) -> Callable[..., tuple[nn.Module, History]]:
+    """trained(method, **settings) on the digits."""
+
+    def run(method: str, **settings: Any) -> tuple[nn.Module, History]:
+        torch.manual_seed(0)
+        model = zoo.build("digits-cnn")
+        config = TrainingConfig(EPS, method, **{**preset_settings("laptop", method), "batch": 64, **settings})
+        (initialize_for_intervals if config.certified else initialize)(model)
+        run = Run(tmp_path / method)
+        return model, train(model, load("digits", "train"), load("digits", "validation"), config, run, description)
+
+    return run
+
+
+def test_ibp_certifies_far_more_than_adversarial_training(
+    trained: Callable[..., tuple[nn.Module, History]], tmp_path: Path
+) -> None:
+    test = load("digits", "test")
+    fast, _ = trained("fat", epochs=4, lr=0.05)
+    assert certified_by_intervals(fast, test, EPS).double().mean() < 0.1
+    model, history = trained("ibp", epochs=10, lr=0.005)
+    certified = certified_by_intervals(model, test, EPS)
+    assert certified.double().mean() > 0.5
+    assert (certified <= correct(model, test)).all()
+    assert history.keep_from == 5
+    records = read_lines(tmp_path / "ibp" / "history.jsonl")
+    assert records[-1]["certified"] == history.epochs[-1].certified
+    assert "certified" not in read_lines(tmp_path / "fat" / "history.jsonl")[-1]
+
+
+def test_clean_pass_is_the_forward_pass(batch: tuple[nn.Module, Tensor, Tensor]) -> None:
+    model, images, _ = batch
+    logits, statistics = clean_pass(graph_of(model), images)
+    torch.testing.assert_close(logits, model(images))
+    assert not statistics
