@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from lingraft.attack.batch_noise import noise_like
+
 
 def bounds(images: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Lowest and highest allowed pixels, each of the shape of `images`."""
@@ -11,7 +13,7 @@ def bounds(images: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 def uniform_start(images: Tensor, eps: float, generator: torch.Generator) -> Tensor:
     """A point drawn uniformly from the ball around each image, then clipped to [0, 1]."""
-    noise = torch.empty_like(images).uniform_(-eps, eps, generator=generator)
+    noise = noise_like(images, lambda empty: empty.uniform_(-eps, eps, generator=generator))
     return noise.add_(images).clamp_(0, 1)
 
 

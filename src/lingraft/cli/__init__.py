@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from lingraft.cli.following import be_silent_if_following
 from lingraft.command import running
 from lingraft.errors import LingraftError
 
@@ -92,6 +93,7 @@ from lingraft.cli import (  # noqa: E402, F401
 
 def main() -> None:
     """Run the command line; a LingraftError becomes one red line and exit code 1."""
+    be_silent_if_following()
     try:
         app()
     except LingraftError as error:

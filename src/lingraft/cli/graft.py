@@ -1,5 +1,6 @@
 """`lingraft graft`."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -108,6 +109,7 @@ def graft(
     from rich.console import Console
 
     from lingraft.cli.holding import hold
+    from lingraft.command import until_done
     from lingraft.data import DATASETS
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
@@ -116,6 +118,7 @@ def graft(
     from lingraft.grafting.outcome import before_and_after, table
     from lingraft.grafting.search import Search, SearchConfig
     from lingraft.runs import Run, load
+    from lingraft.training.distributed import joined
 
     parent = Run(folder)
     description = parent.describe()
@@ -155,6 +158,8 @@ def graft(
             raise LingraftError(
                 "--method auto needs --min-sa and epochs; it chooses the neurons, so no --ratio or --mask."
             )
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise LingraftError("--method auto does not run under torchrun. Graft with the --ratio that it chose.")
         wanted = SearchConfig(min_sa, search_epochs, search_images, search_timeout, search_workers)
     elif min_sa is not None:
         raise LingraftError("--min-sa belongs to --method auto.")
@@ -162,10 +167,10 @@ def graft(
         if threads < 1:
             raise LingraftError(f"--threads must be at least 1, not {threads}.")
         torch.set_num_threads(threads)
-    where = resolve_device(device)
+    where, follower = until_done(joined(resolve_device(device)))
     model = load(parent, device=where)
     percent = f"{100 * (config.ratio if wanted is None else wanted.min_sa):.4g}"
-    run = Run(out or parent.path.with_name(f"{parent.path.name}-{method}-{percent}"))
+    run = Run(follower or out or parent.path.with_name(f"{parent.path.name}-{method}-{percent}"))
     if run.path.resolve() == parent.path.resolve():
         raise LingraftError(f"{run.path} is the run to graft. Choose another folder with -o.")
     chosen = None if mask is None else load_mask(mask)
@@ -188,6 +193,8 @@ def graft(
     except KeyboardInterrupt:
         next_step("the same command goes on after the last whole epoch")
         raise
+    if follower is not None:
+        return
     if history is None or history.resumed < epochs or "grafting" not in run.summary():
         if history is not None and tuning is not None:
             settings = {"best": history.best.as_dict(), "epochs": epochs, "settings": tuning.training.as_dict()}

@@ -83,6 +83,7 @@ def train(
 
     from lingraft import zoo
     from lingraft.cli.holding import hold
+    from lingraft.command import until_done
     from lingraft.data import DATASETS, load
     from lingraft.device import resolve_device
     from lingraft.names import lookup
@@ -90,6 +91,7 @@ def train(
     from lingraft.runs import ModelDescription, Run
     from lingraft.training import TrainingConfig, initialize, initialize_for_intervals, preset_settings
     from lingraft.training import train as train_model
+    from lingraft.training.distributed import joined
 
     spec = lookup("data set", data, DATASETS)
     lookup("model", model, zoo.MODELS)
@@ -119,12 +121,12 @@ def train(
         seed=seed,
         **{**preset_settings(preset, method), **{name: value for name, value in chosen.items() if value is not None}},
     )
-    where = resolve_device(device)
+    where, follower = until_done(joined(resolve_device(device)))
     if threads is not None:
         if threads < 1:
             raise LingraftError(f"--threads must be at least 1, not {threads}.")
         torch.set_num_threads(threads)
-    run = Run(out or Path("runs") / f"{data}-{model}")
+    run = Run(follower or out or Path("runs") / f"{data}-{model}")
     torch.manual_seed(seed)
     network = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
     if config.certified and config.eps > 0:
@@ -150,6 +152,8 @@ def train(
     except KeyboardInterrupt:
         next_step("the same command goes on after the last whole epoch")
         raise
+    if follower is not None:
+        return
     best = history.best
     if history.resumed < config.epochs or "training" not in run.summary():
         plot_history(run, history, f"{zoo.MODELS[model].title} on {spec.title}, ε = {config.eps:.4g}")

@@ -17,6 +17,7 @@ from lingraft.files import append_line, line_of, read_lines, replacing
 from lingraft.memory import kept_memory
 from lingraft.progress import Advance, console, progress
 from lingraft.runs import ModelDescription, Run, load_tensors, load_weights, save_tensors
+from lingraft.training import distributed
 from lingraft.training.checkpoint import Checkpoint, check_same_settings, refuse_foreign
 from lingraft.training.history import Epoch, History, has_collapsed
 from lingraft.training.loss import Loss, ScheduledLoss, loss_at
@@ -100,7 +101,11 @@ def fit(
         "training_images": len(train),
         **plan.settings,
     }
-    epochs = _begin(model, optimizer, run, settings, description, restart, plan)
+    if distributed.leads():
+        epochs = _begin(model, optimizer, run, settings, description, restart, plan)
+    distributed.mirror(run, device)
+    if not distributed.leads():
+        epochs = _begin(model, optimizer, run, settings, description, False, plan)
     resumed = len(epochs)
     batches_an_epoch = math.ceil(len(train) / plan.batch)
     devices = [device] if device.type == "cuda" else []
@@ -114,6 +119,7 @@ def fit(
             torch.manual_seed(derive_seed(plan.seed, "model", number))  # for dropout and the like
             if plan.before_epoch is not None:
                 plan.before_epoch(number)
+            distributed.align(model)
             loss, figures = _train_epoch(model, train, plan, optimizer, learning_rates, number, device, epochs, advance)
             sa, ra, certified = _validate(model, validation, plan, device)
             epoch = Epoch(
@@ -246,6 +252,16 @@ def _validate(
     model: nn.Module, validation: ImageSet, plan: Plan, device: torch.device
 ) -> tuple[float, float, float | None]:
     """Standard accuracy on all validation images, PGD accuracy and what is certified on those that the plan names."""
+    figures = _figures(model, validation, plan, device) if distributed.leads() else None
+    sa, ra, certified = distributed.from_leader(figures, 3, device)
+    assert sa is not None
+    assert ra is not None
+    return sa, ra, certified
+
+
+def _figures(
+    model: nn.Module, validation: ImageSet, plan: Plan, device: torch.device
+) -> tuple[float, float, float | None]:
     right = correct(model, validation, device=device)
     attacked = validation.take(min(plan.validation_images or len(validation), len(validation)))
     attack = Attack(plan.eps, steps=plan.validation_steps, restarts=1, seed=plan.seed)

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from lingraft.training.distributed import part_of
 from lingraft.training.loss import Figures, Loss
 
 
@@ -21,13 +22,15 @@ def take_step(
 
     A gradient longer than `clip` is shortened to it.
     """
-    value, figures = loss(model, images, labels, generator)
-    number = value.item()
+    with part_of(images, labels) as part:
+        value, figures = loss(model, part.images, part.labels, generator)
+    number, figures = part.mean(value, figures)
     if math.isfinite(number):
         optimizer.zero_grad()
         # With respect to the weights only: a loss that differentiates an input gradient has the images in its graph.
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         value.backward(inputs=parameters)
+        part.average_gradients(parameters)
         if clip is not None:
             nn.utils.clip_grad_norm_(parameters, clip)
         optimizer.step()

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lingraft.attack.batch_noise import noise_like
 from lingraft.attack.pgd import ascend_repeatedly, default_step
 from lingraft.training.loss import Figures
 
@@ -31,7 +32,7 @@ class TradesLoss:
         def divergence(logits: Tensor) -> Tensor:
             return F.kl_div(logits.log_softmax(1), expected, reduction="sum")
 
-        noise = torch.empty_like(images).normal_(0, 0.001, generator=generator)
+        noise = noise_like(images, lambda empty: empty.normal_(0, 0.001, generator=generator))
         start = noise.add_(images).clamp_(0, 1)
         point = ascend_repeatedly(
             model, images, start, divergence, self.eps, self.steps, default_step(self.eps, self.steps)
