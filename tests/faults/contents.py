@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,14 @@ def files(folder: Path) -> Iterator[Path]:
 
 def content(folder: Path) -> dict[str, Any]:
     """Path in the folder → what has to be the same whatever happened on the way."""
-    return {str(path.relative_to(folder)): _content(path) for path in files(folder) if path.suffix != ".damaged"}
+    return {str(path.relative_to(folder)): _or_error(path) for path in files(folder) if path.suffix != ".damaged"}
+
+
+def _or_error(path: Path) -> Any:
+    try:
+        return _content(path)
+    except (LingraftError, ValueError, OSError, zipfile.BadZipFile) as error:
+        return f"unreadable: {error}"
 
 
 def _content(path: Path) -> Any:
@@ -118,7 +126,7 @@ def broken(folder: Path) -> list[str]:
                 if not whole:
                     raise LingraftError("a line before the last is cut")
             elif path.suffix in (".html", ".svg"):
-                if not path.read_text().rstrip().endswith((f"</{path.suffix[1:]}>")):
+                if not path.read_text().rstrip().endswith(f"</{path.suffix[1:]}>"):
                     raise LingraftError("cut")
             elif path.suffix == ".png" and not path.read_bytes().endswith(b"IEND\xaeB`\x82"):
                 raise LingraftError("cut")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from contents import broken, content, difference, files, finished, lost
@@ -159,7 +160,7 @@ def run_out_of_memory(campaign: Campaign, step: Step) -> None:
         for _ in range(campaign.times):
             more = campaign.chance.uniform(0, 40) * 1024**2
             with campaign.place(step) as place:
-                outcome = run(step.arguments, place, lambda: limit_memory(more))
+                outcome = run(step.arguments, place, partial(limit_memory, more))
                 if outcome.code == -signal.SIGABRT:  # where a library cannot do without
                     outcome.code = -signal.SIGKILL
                 campaign.recovers(tally, step, place, outcome)
@@ -319,7 +320,7 @@ READERS = {
     "run/history.jsonl": "train report",
     "run/summary.json": "train evaluate verify report",
     "run/scores.npz": "select report",
-    "run/mask.safetensors": "report",
+    "run/mask.safetensors": "select",
     "run/verdicts.jsonl": "verify report",
     "run/commands.jsonl": "evaluate report",
     ".cert": "verify",

@@ -4,6 +4,7 @@ They are forks of this process, which has imported everything and computed nothi
 Python and torch.
 """
 
+import importlib
 import os
 import signal
 import sys
@@ -20,17 +21,18 @@ PATIENCE = 180.0
 
 def preload() -> None:
     """Import what the commands import when they run."""
-    import matplotlib.backends.backend_agg
-    import matplotlib.figure
-    import sklearn.datasets
-    import torch._dynamo  # the optimizer would, after every fork again
-
-    import lingraft.certificates.check
-    import lingraft.cli.holding
-    import lingraft.demo
-    import lingraft.interop.onnx_export
-    import lingraft.report
-    import lingraft.verification.certify  # noqa: F401
+    for name in (
+        "matplotlib.backends.backend_agg",
+        "matplotlib.figure",
+        "sklearn.datasets",
+        "torch._dynamo",  # the optimizer would, after every fork again
+        "lingraft.certificates.check",
+        "lingraft.cli.holding",
+        "lingraft.demo",
+        "lingraft.interop.onnx_export",
+        "lingraft.verification.certify",
+    ):
+        importlib.import_module(name)
 
 
 @dataclass
@@ -61,7 +63,7 @@ class Command:
 
     def __init__(self, arguments: Sequence[str], folder: Path, prepare: Callable[[], None] | None = None):
         self.line = " ".join(arguments)
-        self.logs = [tempfile.TemporaryFile() for _ in range(2)]
+        self.logs = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115  (closed by `wait`)
         self.status: int | None = None
         self.begun = time.monotonic()
         self.pid = os.fork()

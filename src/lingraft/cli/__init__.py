@@ -92,16 +92,36 @@ from lingraft.cli import (  # noqa: E402, F401
 
 
 def main() -> None:
-    """Run the command line; a LingraftError becomes one red line and exit code 1."""
+    """Run the command line; an error that the user can mend becomes one red line and exit code 1."""
     be_silent_if_following()
     try:
         app()
-    except LingraftError as error:
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        text = _in_words(error)
+        if text is None:
+            raise
         from rich.markup import escape
 
         from lingraft.progress import console
 
-        console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        console.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+
+
+def _in_words(error: Exception) -> str | None:
+    """What to say of an error that is not a mistake in lingraft; None for one that is, whose traceback is wanted."""
+    if isinstance(error, LingraftError):
+        return str(error)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}. Check the disk and its free space, then run the same command again."
+    from lingraft.verification.process_memory import is_out_of_memory
+
+    if is_out_of_memory(error):
+        return (
+            "out of memory. What was finished is kept: free some memory, or ask for less at a time (a smaller --batch,"
+            " fewer --workers), and run the same command again."
+        )
+    return None

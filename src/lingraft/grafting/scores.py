@@ -64,8 +64,9 @@ class Scores:
                 for key in archive.files:
                     kind, _, rest = key.partition("/")
                     what, _, name = rest.partition("/")
+                    values = archive[key]  # all of them, so that damage anywhere is noticed
                     if what == "raw":
-                        raw[kind][name] = torch.from_numpy(archive[key])
+                        raw[kind][name] = torch.from_numpy(values)
         except FileNotFoundError as error:
             raise LingraftError(f"{path} is missing. Make it with `lingraft score RUN`.") from error
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:

@@ -12,8 +12,8 @@ import numpy as np
 from lingraft.errors import LingraftError
 from lingraft.interop.vnnlib_syntax import NUMBER, VARIABLE, Bound, Declaration, Group, read_text, statements
 
-#: A formula that unfolds into more conjunctions than this is refused.
-MAX_CONJUNCTIONS = 100_000
+#: A formula that unfolds into more conjunctions than this, or into more coefficients in all of them, is refused.
+MAX_CONJUNCTIONS, MAX_COEFFICIENTS = 100_000, 10_000_000
 
 _NUMBER = re.compile(NUMBER)
 _VARIABLE = re.compile(VARIABLE)
@@ -137,17 +137,25 @@ def _normal_form(item: str | Group, line: int, declared: dict[str, int]) -> _Nor
         return [(_atom(item, declared),)]
     parts = [_normal_form(part, item.line, declared) for part in item.items[1:]]
     if item.head == "or":
-        _limit(sum(map(len, parts)), item.line)
+        _limit(sum(map(len, parts)), 0, item.line)
         return [atoms for part in parts for atoms in part]
     if item.head == "and":
-        _limit(math.prod(map(len, parts)), item.line)
+        _limit(math.prod(map(len, parts)), _longest(parts), item.line)
         return [tuple(atom for atoms in choice for atom in atoms) for choice in product(*parts)]
     raise _unknown(item, item.line)
 
 
-def _limit(count: int, line: int) -> None:
+def _limit(count: int, coefficients: int, line: int) -> None:
+    """Refuse `count` conjunctions of up to so many coefficients each before they are made."""
     if count > MAX_CONJUNCTIONS:
         raise LingraftError(f"line {line}: unfolds into more than {MAX_CONJUNCTIONS:,} conjunctions.")
+    if count > 1 and count * coefficients > MAX_COEFFICIENTS:
+        raise LingraftError(f"line {line}: unfolds into more than {MAX_COEFFICIENTS:,} coefficients.")
+
+
+def _longest(parts: list[_Normal]) -> int:
+    """Rows that a conjunction of one of each part has at most."""
+    return sum(max(map(len, part)) for part in parts)
 
 
 def _simple_atom(bound: Bound, declared: dict[str, int]) -> _Atom:
@@ -226,7 +234,9 @@ def _sum(left: _Linear, right: _Linear, factor: float) -> _Linear:
 
 def _boxes(alone: list[_Atom], disjunctions: list[_Normal], inputs: int, outputs: int) -> list[Box]:
     """One box for each choice of input constraints, with all the choices of output constraints that go with it."""
-    _limit(math.prod(map(len, disjunctions)), disjunctions[-1][0][0].line if disjunctions else 0)
+    line = disjunctions[-1][0][0].line if disjunctions else 0
+    outside = sum(not atom.of_input for atom in alone)
+    _limit(math.prod(map(len, disjunctions)), (outside + _longest(disjunctions)) * outputs, line)
     lower, upper = [-math.inf] * inputs, [math.inf] * inputs
     _tighten(lower, upper, [atom for atom in alone if atom.of_input])
     always = [atom for atom in alone if not atom.of_input]

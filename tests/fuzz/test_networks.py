@@ -1,0 +1,249 @@
+"""Networks in ONNX, for the importer and for the checker's own reader; certificates about them."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+from torch import nn
+
+from lingraft.certificates.check import check_file
+from lingraft.certificates.onnx_reader import load_network
+from lingraft.errors import LingraftError
+from lingraft.interop.onnx_export import export_onnx
+from lingraft.interop.onnx_import import load_onnx
+from lingraft.verification.certificate_writer import claim_of_image
+from lingraft.verification.certify import Certifier
+from lingraft.verification.request import Limits, Request
+from lingraft.verification.verify import verify_each
+
+FUZZ = settings.get_profile("fuzz")
+READERS = {"importer": load_onnx, "checker": load_network}
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3)
+    ).eval()  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("networks") / "good.onnx"
+    export_onnx(network(), path, input_shape=(1, 4, 4))
+    return path
+
+
+@pytest.mark.parametrize("reader", READERS)
+@FUZZ
+@given(data=st.data())
+def test_damaged(fuzzed: Any, place: Path, good: Path, reader: str, data: st.DataObject) -> None:
+    path = place / "x.onnx"
+    path.write_bytes(fuzzed.bytes(data, good.read_bytes()))
+    fuzzed.survive(lambda: READERS[reader](path))
+
+
+NUMBERS = st.sampled_from([-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 1000, 2**16, 2**31 - 1, 2**31, 2**62, 2**63 - 1])
+
+
+def change_numbers(data: st.DataObject, model: Any) -> None:
+    """Other numbers in attributes, shapes and integer constants, other connections, other operations."""
+    for _ in range(data.draw(st.integers(1, 3), label="changes")):
+        kind = data.draw(st.sampled_from(["attribute", "shape", "weights", "operation", "connection"]))
+        node = data.draw(st.sampled_from(list(model.graph.node)))
+        if kind == "attribute" and node.attribute:
+            attribute = data.draw(st.sampled_from(list(node.attribute)))
+            if attribute.ints:
+                attribute.ints[data.draw(st.integers(0, len(attribute.ints) - 1))] = data.draw(NUMBERS)
+            else:
+                attribute.i = data.draw(NUMBERS)
+        elif kind == "shape":
+            value = data.draw(st.sampled_from([*model.graph.input, *model.graph.output]))
+            dims = value.type.tensor_type.shape.dim
+            if dims:
+                data.draw(st.sampled_from(list(dims))).dim_value = data.draw(NUMBERS)
+        elif kind == "weights":
+            tensor = data.draw(st.sampled_from(list(model.graph.initializer)))
+            if data.draw(st.booleans()) and tensor.dims:
+                tensor.dims[data.draw(st.integers(0, len(tensor.dims) - 1))] = data.draw(NUMBERS)
+            else:
+                shape = data.draw(st.lists(st.integers(0, 3), max_size=4))
+                tensor.CopyFrom(numpy_helper.from_array(np.ones(shape, np.float32), tensor.name))
+        elif kind == "operation":
+            known = [
+                "Conv",
+                "Gemm",
+                "MatMul",
+                "Relu",
+                "MaxPool",
+                "AveragePool",
+                "Reshape",
+                "Transpose",
+                "Add",
+                "Pad",
+                "Expand",
+            ]
+            node.op_type = data.draw(
+                st.sampled_from([*known, "ConstantOfShape", "Loop", "Concat", "Slice", "Gather", "Sigmoid"])
+            )
+        elif kind == "connection" and node.input:
+            names = [
+                *(n.output[0] for n in model.graph.node),
+                *(t.name for t in model.graph.initializer),
+                "",
+                "nowhere",
+            ]
+            node.input[data.draw(st.integers(0, len(node.input) - 1))] = data.draw(st.sampled_from(names))
+
+
+@pytest.mark.parametrize("reader", READERS)
+@FUZZ
+@given(data=st.data())
+def test_other_numbers(fuzzed: Any, place: Path, good: Path, reader: str, data: st.DataObject) -> None:
+    model = onnx.load(str(good))
+    change_numbers(data, model)
+    path = place / "x.onnx"
+    path.write_bytes(model.SerializeToString())
+    fuzzed.survive(lambda: READERS[reader](path))
+
+
+def made(nodes: list[Any], shape: tuple[int, ...], weights: dict[str, np.ndarray] | None = None) -> bytes:
+    graph = helper.make_graph(
+        [helper.make_node(op, i.split(), [o], **attributes) for op, i, o, attributes in nodes],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    model.graph.output[0].type.tensor_type.shape.dim.extend([])
+    return model.SerializeToString()
+
+
+ONE = {"w": np.ones((1, 1, 1, 1), np.float32)}
+HUGE = {
+    "padding": lambda: made([("Conv", "x w", "y", {"pads": [2**20] * 4})], (1, 1, 2, 2), ONE),
+    "pads": lambda: made(
+        [("Pad", "x p", "y", {})], (1, 1, 2, 2), {"p": np.array([0, 0, 2**24, 2**24] * 2, np.int64)}
+    ),
+    "input": lambda: made([("Relu", "x", "y", {})], (1, 2**20, 2**20)),
+    "constant": lambda: made(
+        [("ConstantOfShape", "s", "c", {}), ("Add", "x c", "y", {})], (1, 2), {"s": np.array([2**20, 2**14], np.int64)}
+    ),
+    "broadcast": lambda: made(
+        [("Add", "a b", "c", {}), ("Add", "x c", "y", {})],
+        (1, 2),
+        {"a": np.ones((2**17, 1), np.float32), "b": np.ones((1, 2**17), np.float32)},
+    ),
+    "outer": lambda: made([("Add", "x b", "y", {})], (1, 1, 2**17), {"b": np.ones((1, 2**17, 1), np.float32)}),
+    "doubling": lambda: made(
+        [("Concat", f"{'x' if not i else f'v{i - 1}'} " * 2, "y" if i == 39 else f"v{i}", {"axis": 1}) for i in range(40)],
+        (1, 2),
+    ),
+    "pooling": lambda: made(
+        [("AveragePool", "x", "y", {"kernel_shape": [2**15, 2**15], "pads": [2**15 - 1] * 4})], (1, 1, 1, 1)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("kind", HUGE)
+def test_small_files_of_huge_networks(fuzzed: Any, tmp_path: Path, reader: str, kind: str) -> None:
+    path = tmp_path / "x.onnx"
+    path.write_bytes(HUGE[kind]())
+    with pytest.raises(LingraftError):
+        fuzzed.survive(lambda: READERS[reader](path)) or _refused()
+
+
+def _refused() -> None:
+    raise LingraftError("refused")
+
+
+def deep(content: bytes, levels: int) -> bytes:
+    """A graph in a graph in a graph: attribute `g` (6) of a node (1) of a graph."""
+    for _ in range(levels):
+        for field in (6, 5, 1):
+            content = bytes([field << 3 | 2]) + _varint(len(content)) + content
+    return b"\x3a" + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    parts = []
+    while value >= 128:
+        parts.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_nested_graphs_and_packed_gigabytes(fuzzed: Any, tmp_path: Path, reader: str) -> None:
+    path = tmp_path / "x.onnx"
+    for content in (deep(b"", 10_000), gzip.compress(bytes(1 << 24)) * 256, b"", b"\x3a" + b"\xff" * 9):
+        path.write_bytes(content)
+        with pytest.raises(LingraftError):
+            fuzzed.survive(lambda: READERS[reader](path)) or _refused()
+
+
+@pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "weights"])
+def test_weights_in_other_files(fuzzed: Any, tmp_path: Path, location: str) -> None:
+    """Weights outside of the folder of the network are not read, nor are files that are larger than they should be."""
+    (tmp_path / "net").mkdir()
+    with open(tmp_path / "net" / "weights", "wb") as file:
+        file.truncate(1 << 40)
+    (tmp_path / "secret").write_bytes(bytes(4))
+    model = onnx.load_model_from_string(made([("Conv", "x w", "y", {})], (1, 1, 2, 2), ONE))
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=location)
+    path = tmp_path / "net" / "x.onnx"
+    path.write_bytes(model.SerializeToString())
+    for reader in READERS.values():
+        with pytest.raises(LingraftError):
+            fuzzed.survive(lambda reader=reader: reader(path)) or _refused()
+
+
+@pytest.fixture(scope="module")
+def proven(good: Path) -> Path:
+    """A certificate about the good network."""
+    model = load_onnx(good)
+    with torch.no_grad():
+        image = torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+        label = model(image).argmax(1)
+    request = Request(model, image, label, eps=0.02)
+    (result,) = verify_each(request, Limits(20.0, workers=0, prove=True))
+    assert result.verdict == "verified"
+    certifier = Certifier(good, good.parent, True)
+    certifier.add("image", claim_of_image(request, 0, {}), result, request.network)
+    assert certifier.tally.checked == 1
+    return good.parent / "image.cert"
+
+
+@FUZZ
+@given(data=st.data())
+def test_damaged_certificates(fuzzed: Any, place: Path, good: Path, proven: Path, data: st.DataObject) -> None:
+    path = place / "x.cert"
+    path.write_bytes(fuzzed.bytes(data, proven.read_bytes()))
+    fuzzed.survive(lambda: check_file(path, load_network(good)))
+
+
+@FUZZ
+@given(data=st.data())
+def test_other_headers_of_certificates(fuzzed: Any, place: Path, good: Path, proven: Path, data: st.DataObject) -> None:
+    import json
+
+    first, length, rest = proven.read_bytes().split(b"\n", 2)
+    header = fuzzed.json(data, json.loads(rest[: int(length)]))
+    text = json.dumps(header).encode()
+    path = place / "x.cert"
+    path.write_bytes(b"%s\n%d\n%s%s" % (first, len(text), text, rest[int(length) :]))
+    report: Callable[[], Any] = lambda: check_file(path, load_network(good))  # noqa: E731
+    fuzzed.survive(report)

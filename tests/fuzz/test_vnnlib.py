@@ -1,0 +1,97 @@
+"""Properties in VNN-LIB."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lingraft.errors import LingraftError
+from lingraft.interop.vnnlib import read_vnnlib
+
+FUZZ = settings.get_profile("fuzz")
+
+DECLARED = "".join(f"(declare-const {name} Real)\n" for name in ("X_0", "X_1", "Y_0", "Y_1"))
+BOUNDED = DECLARED + "".join(f"(assert (<= X_{i} {i + 1}.5))\n(assert (>= X_{i} -1e-1))\n" for i in range(2))
+WHOLE = BOUNDED + "(assert (or (and (<= Y_0 Y_1)) (and (>= (+ Y_0 (* 2 Y_1)) 3) (<= (- Y_1) 0.25))))\n"
+
+
+@FUZZ
+@given(data=st.data())
+def test_damaged(fuzzed: Any, place: Path, data: st.DataObject) -> None:
+    path = place / "x.vnnlib"
+    content = fuzzed.bytes(data, WHOLE.encode())
+    path.write_bytes(fuzzed.bytes(data, gzip.compress(content)) if data.draw(st.booleans()) else content)
+    fuzzed.survive(lambda: read_vnnlib(path, 2, 2))
+
+
+number = st.one_of(
+    st.floats().map(repr), st.integers().map(str), st.sampled_from(["1e999", "-0", ".5", "5.", "1" * 400, "1e-999", "0x1"])
+)  # fmt: skip
+variable = st.sampled_from(["X_0", "X_1", "X_2", "Y_0", "Y_1", "X_-1", "Y_99999999999", "Z"])
+term = st.recursive(
+    number | variable,
+    lambda inner: st.tuples(st.sampled_from("+-*/"), st.lists(inner, max_size=3)).map(
+        lambda parts: f"({parts[0]} {' '.join(parts[1])})"
+    ),
+    max_leaves=6,
+)
+atom = st.tuples(st.sampled_from(["<=", ">=", "<", "="]), term, term).map(lambda parts: f"({' '.join(parts)})")
+formula = st.recursive(
+    atom,
+    lambda inner: st.tuples(st.sampled_from(["and", "or", "not"]), st.lists(inner, max_size=4)).map(
+        lambda parts: f"({parts[0]} {' '.join(parts[1])})"
+    ),
+    max_leaves=8,
+)
+
+
+@FUZZ
+@given(formulas=st.lists(formula, max_size=4))
+def test_formulas(fuzzed: Any, place: Path, formulas: list[str]) -> None:
+    path = place / "x.vnnlib"
+    path.write_text(BOUNDED + "\n".join(f"(assert {each})" for each in formulas))
+    found = fuzzed.survive(lambda: read_vnnlib(path, 2, 2))
+    assert found is None or all((box.lower <= box.upper).all() for box in found.boxes)
+
+
+def disjunction(count: int) -> str:
+    return f"(or {' '.join(f'(<= Y_0 {i})' for i in range(count))})"
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "(" * 100_000,
+        "(and " * 49 + "(<= Y_0 1)" + ")" * 49,
+        f"(and {' '.join([disjunction(10)] * 10)})",
+        # few conjunctions, but each of many rows
+        f"(and {disjunction(50_000)} {' '.join(f'(>= Y_1 {i})' for i in range(20_000))})",
+        "(<= Y_0 " + "(+ 1 " * 45 + "1" + ")" * 45 + ")",
+        "(<= Y_0 " + "9" * 10**6 + ")",
+        "; " + "x" * 10**7,
+    ],
+    ids=["parentheses", "nested", "product", "rows", "sum", "digits", "comment"],
+)
+def test_hostile(fuzzed: Any, place: Path, formula: str) -> None:
+    path = place / "x.vnnlib"
+    path.write_text(f"{BOUNDED}(assert {formula})")
+    found = fuzzed.survive(lambda: read_vnnlib(path, 2, 2))
+    assert found is None or "(and (and" in formula or "(+ 1" in formula, "it was read"
+
+
+def test_many_asserted_rows(fuzzed: Any, place: Path) -> None:
+    path = place / "x.vnnlib"
+    rows = "\n".join(f"(assert (>= Y_1 {i}))" for i in range(20_000))
+    path.write_text(f"{BOUNDED}{rows}\n(assert {disjunction(50_000)})")
+    with pytest.raises(LingraftError, match="coefficients"):
+        read_vnnlib(path, 2, 2)
+
+
+def test_packed_gigabytes(tmp_path: Path) -> None:
+    path = tmp_path / "x.vnnlib.gz"
+    path.write_bytes(gzip.compress(b" " * (1 << 24)) * 256)
+    with pytest.raises(LingraftError, match="more than"):
+        read_vnnlib(path, 2, 2)
