@@ -274,6 +274,16 @@ def test_ibp_certifies_far_more_than_adversarial_training(
     assert "certified" not in read_lines(tmp_path / "fat" / "history.jsonl")[-1]
 
 
+def test_a_network_that_cannot_be_bounded_is_refused_before_anything_is_written(
+    tmp_path: Path, description: ModelDescription
+) -> None:
+    config = TrainingConfig(EPS, method="crown-ibp", epochs=4, optimizer="adam")
+    model = zoo.build("sigmoid-cnn", (1, 8, 8))
+    with pytest.raises(LingraftError, match="not sigmoid"):
+        train(model, load("digits", "train"), load("digits", "validation"), config, Run(tmp_path / "run"), description)
+    assert not (tmp_path / "run").exists()
+
+
 def test_clean_pass_is_the_forward_pass(batch: tuple[nn.Module, Tensor, Tensor]) -> None:
     model, images, _ = batch
     logits, statistics = clean_pass(graph_of(model), images)

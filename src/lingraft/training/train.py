@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from lingraft.data import ImageSet
+from lingraft.evaluation import evaluating
 from lingraft.runs import ModelDescription, Run
 from lingraft.training.certified import IntervalTraining, MixedTraining
 from lingraft.training.config import TrainingConfig
@@ -48,8 +49,12 @@ def train(
     report: Callable[[Epoch], None] = print_epoch,
 ) -> History:
     """Train `model` in place and keep everything in `run`; see `fit` for what is written and promised."""
+    loss = make_loss(config)
+    if isinstance(loss, ScheduledLoss):
+        description.check_fits(train, "training")
+        _check_bounded(model.to(device), loss, train)
     plan = Plan(
-        loss=make_loss(config),
+        loss=loss,
         groups=[{"params": list(model.parameters()), "lr": config.lr, "weight_decay": config.weight_decay}],
         schedule=config.learning_rate(),
         settings={**config.as_dict(), "augment": augment},
@@ -68,3 +73,12 @@ def train(
         keep_certified=config.keep_certified,
     )
     return fit(model, train, validation, run, plan, description, device=device, restart=restart, report=report)
+
+
+def _check_bounded(model: nn.Module, loss: ScheduledLoss, data: ImageSet) -> None:
+    """Layers that cannot be bounded are an error before anything is written."""
+    device = next(model.parameters()).device
+    one = torch.zeros(1, dtype=torch.long)
+    with evaluating(model):
+        images, labels = data.pixels(one).to(device), data.labels[one].to(device)
+        loss.at(0.0)(model, images, labels, torch.Generator(device))
