@@ -69,7 +69,7 @@ def figures_of(seed: int, ratio: float, gamma: str, instability: str, given: arg
         score(model, train, config).save(scores)
     tuning = FineTuning(fine_tuning_defaults(EPS, epochs=8, batch=64, lr=0.005, seed=seed), line_lr=0.05)
     grafted, _ = graft_and_tune(
-        model, train, validation, config, tuning, Run(given.runs / "grafted"),
+        model, train, validation, config, tuning, Run(parent.path / f"{instability}-{gamma}-{round(100 * ratio)}"),
         parent.describe().model_copy(update={"parent": str(parent.path)}),
         mask=choose(Scores.load(scores), config), restart=True, report=lambda epoch: None,
     )  # fmt: skip
