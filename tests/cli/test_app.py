@@ -4,8 +4,12 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
-COMMANDS = ["demo", "data", "zoo", "train", "evaluate", "score", "select", "graft", "verify", "report", "export"]
+from lingraft.cli import WORKFLOW, app
+
+COMMANDS = [name for names in WORKFLOW.values() for name in names]
 
 
 def lingraft(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -13,8 +17,44 @@ def lingraft(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_lists_the_commands_in_the_order_of_the_work():
-    shown = [line.split()[1] for line in lingraft("--help").stdout.splitlines() if line.startswith("│ ")]
+    printed = lingraft().stdout  # without a command, too
+    shown = [line.split()[1] for line in printed.splitlines() if line.startswith("│ ")]
     assert [name for name in shown if name in COMMANDS] == COMMANDS
+    assert all(heading in printed for heading in WORKFLOW)
+
+
+def test_every_command_has_its_place_in_the_help():
+    assert sorted(COMMANDS) == sorted(get_command(app).commands)
+
+
+def _options() -> dict[str, dict[str, tuple[list[str], str]]]:
+    """Name of an option → command → its spellings and its help."""
+    found: dict[str, dict[str, tuple[list[str], str]]] = {}
+    for name, command in get_command(app).commands.items():
+        for option in command.params:
+            if option.opts[0].startswith("-"):
+                found.setdefault(option.name, {})[name] = sorted(option.opts), option.help or ""
+    return found
+
+
+def test_an_option_is_spelled_alike_in_all_commands():
+    for name, commands in _options().items():
+        assert len({tuple(spellings) for spellings, _ in commands.values()}) == 1, (name, commands)
+
+
+@pytest.mark.parametrize("name", ["eps", "data", "workers", "memory", "threads", "seed", "device", "as_json"])
+def test_shared_options_say_the_same_in_all_commands(name):
+    own = {"eps": ["train"], "data": ["train"], "workers": ["vnncomp"]}.get(name, [])  # where it means something else
+    assert len({text for command, (_, text) in _options()[name].items() if command not in own}) == 1
+
+
+def test_every_command_prints_json():
+    assert set(_options()["as_json"]) == set(COMMANDS)
+
+
+def test_a_misspelled_command_or_option_is_answered_with_the_nearest_one():
+    assert "verify" in lingraft("verfy").stderr
+    assert "--restarts" in lingraft("evaluate", "run", "--restart", "3").stderr
 
 
 def test_help_loads_nothing_heavy():
@@ -24,8 +64,8 @@ def test_help_loads_nothing_heavy():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command):
-    done = lingraft(command, "--help")
-    assert done.returncode == 0
+    done = CliRunner().invoke(app, [command, "--help"])
+    assert done.exit_code == 0
     assert "Usage" in done.stdout
 
 

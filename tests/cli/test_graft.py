@@ -54,7 +54,7 @@ def fails(*arguments: object) -> str:
 
 def test_step_by_step(parent: Path, tmp_path: Path):
     scores, mask, out = tmp_path / "scores.npz", tmp_path / "mask.safetensors", tmp_path / "out"
-    told = json.loads(call("score", parent, "--images", 100, "--bound-images", 20, "-o", scores, "--json"))
+    told = json.loads(call("score", parent, "--score-images", 100, "--bound-images", 20, "-o", scores, "--json"))
     assert (told["facts"]["images"], told["facts"]["bound_images"], told["facts"]["bounds"]) == (100, 20, "crown")
     assert [row["neurons"] for row in told["sites"]] == [1024, 512, 64]
     with np.load(scores, allow_pickle=False) as archive:
@@ -136,7 +136,7 @@ def test_scores_of_a_grafted_run_leave_those_it_was_chosen_by(parent: Path, tmp_
     out, counts = tmp_path / "out", ("--bounds", "intervals", "--bound-images", 10)
     call("graft", parent, "--epochs", 0, "--score-images", 50, "--images", 10, *counts, "-o", out)
     before = (out / "scores.npz").read_bytes()
-    told = json.loads(call("score", out, "--images", 50, *counts, "--json"))
+    told = json.loads(call("score", out, "--score-images", 50, *counts, "--json"))
     assert told["scores"] == str(out / "scores-grafted.npz")
     assert (out / "scores.npz").read_bytes() == before
     planned = json.loads(call("select", out, "--ratio", 0.6, "--json"))  # by the scores of the grafted network
@@ -145,7 +145,7 @@ def test_scores_of_a_grafted_run_leave_those_it_was_chosen_by(parent: Path, tmp_
 
 def test_harm_as_the_measure_of_instability(parent: Path, tmp_path: Path):
     out, counts = tmp_path / "out", ("--bounds", "intervals", "--bound-images", 5, "--instability", "harm-per-site")
-    told = json.loads(call("score", parent, "--images", 50, *counts, "-o", tmp_path / "scores.npz", "--json"))
+    told = json.loads(call("score", parent, "--score-images", 50, *counts, "-o", tmp_path / "scores.npz", "--json"))
     assert told["facts"]["instability"] == "harm-per-site"
     assert [row["mean_instability"] * 5 for row in told["sites"]] == pytest.approx([1, 1, 1])
     result = json.loads(

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from lingraft import LingraftError, zoo
 from lingraft.cli import app
-from lingraft.cli.verify import parse_count
+from lingraft.cli.options import parse_images
 from lingraft.data import load
 from lingraft.files import read_lines
 from lingraft.runs import ModelDescription, Run, load_tensors
@@ -192,9 +192,10 @@ def test_bad_models(run: Run) -> None:
 
 
 def test_numbers_of_images() -> None:
-    assert [parse_count(text) for text in ("7", "3:9", "all", None)] == [
+    assert [parse_images(text) for text in ("7", "3:9", ":4", "5:", "all")] == [
         slice(7),
         slice(3, 9),
+        slice(0, 4),
+        slice(5, None),
         slice(None),
-        slice(1000),
     ]

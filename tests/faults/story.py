@@ -11,7 +11,7 @@ from processes import Outcome, count_operations, run
 SMALL = {
     "train": "train --data digits --model digits-cnn --epochs 3 --validation-images 20 --threads 1 -o run",
     "evaluate": "evaluate run --steps 2 --restarts 1 --images 20 --threads 1",
-    "score": "score run --images 40 --bound-images 5 --bounds intervals",
+    "score": "score run --score-images 40 --bound-images 5 --bounds intervals",
     "select": "select run --ratio 0.3",
     "graft": "graft run --ratio 0.5 --epochs 2 --score-images 40 --bound-images 5 --bounds intervals --images 20"
     " --threads 1 -o grafted",

@@ -33,10 +33,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     folder = tmp_path_factory.mktemp("report")
     base, grafted = Run(folder / "base"), Run(folder / "grafted")
     call("train", "--data", "digits", "--model", "digits-cnn", "--eps", EPS, "--epochs", 2, "-o", base.path)
-    call("score", base.path, "--bound-images", 6, "--images", 64)
+    call("score", base.path, "--bound-images", 6, "--score-images", 64)
     call("graft", base.path, "--ratio", 0.7, "--epochs", 1, "--score-images", 64, "--bound-images", 6, "--images", 50,
          "-o", grafted.path)  # fmt: skip
-    call("score", grafted.path, "--bound-images", 6, "--images", 64, "-o", grafted.grafted_scores_path)
+    call("score", grafted.path, "--bound-images", 6, "--score-images", 64, "-o", grafted.grafted_scores_path)
     for run in (base, grafted):
         call("evaluate", run.path, "--steps", 5, "--restarts", 1, "--images", 60)
         call("verify", run.path, "--images", 24, "--timeout", 0.4, "--workers", 0)

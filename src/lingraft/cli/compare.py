@@ -6,8 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lingraft.cli import app
+from lingraft.cli.completion import offer
 from lingraft.cli.export import test_images
-from lingraft.cli.options import Images, Json, RunFolder, next_step, parse_eps, parse_images, print_json
+from lingraft.cli.options import (
+    Images,
+    Json,
+    RunData,
+    RunEps,
+    RunFolder,
+    Timeout,
+    next_step,
+    parse_eps,
+    parse_images,
+    print_json,
+)
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
@@ -17,20 +29,22 @@ if TYPE_CHECKING:
 @app.command()
 def compare(
     folder: RunFolder,
-    against: Annotated[str, typer.Option("--against", help="marabou, neuralsat or alpha-beta-crown.")],
+    against: Annotated[
+        str, typer.Option("--against", help="marabou, neuralsat or alpha-beta-crown.", autocompletion=offer("verifier"))
+    ],
     tool: Annotated[
         str | None, typer.Option("--tool", help="Its program, or the command that runs it. (default: searched)")
     ] = None,
-    images: Images = "0:20",
-    eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds for each image.")] = 60.0,
+    images: Images = "20",
+    eps: RunEps = None,
+    timeout: Timeout = 60.0,
     form: Annotated[
         str | None,
         typer.Option("--form", help="Of the network it gets; see lingraft export. (default: as it likes it)"),
     ] = None,
-    data: Annotated[str | None, typer.Option("--data", help="Data set. (default: that of the run)")] = None,
+    data: RunData = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="For everything. (default: RUN/compare)")
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="For everything. (default: RUN/compare)")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -7,7 +7,19 @@ import typer
 from typer.core import TyperCommand
 
 from lingraft.cli import app
-from lingraft.cli.options import Device, Json, Seed, next_step, parse_eps, print_json
+from lingraft.cli.options import (
+    Device,
+    Json,
+    Memory,
+    RunData,
+    RunEps,
+    Seed,
+    Timeout,
+    Workers,
+    next_step,
+    parse_eps,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from lingraft.corners import CornerStudy, Figures, RunFigures
@@ -43,13 +55,11 @@ def corners(
     every_run: Annotated[
         bool, typer.Option("--every-run", help="Verify with every run, not only with the first on each side.")
     ] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds for each image.")] = 300.0,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes, one thread each; 0: this process. (default: one a core)")
-    ] = None,
-    memory: Annotated[float | None, typer.Option(help="GiB of memory in all. (default: 70 % of what is free)")] = None,
-    eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the runs)")] = None,
-    data: Annotated[str | None, typer.Option("--data", help="Data set. (default: that of the runs)")] = None,
+    timeout: Timeout = 300.0,
+    workers: Workers = None,
+    memory: Memory = None,
+    eps: RunEps = None,
+    data: RunData = None,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", metavar="FILE", help="(default: corners/corners.json of the first grafted run)"),

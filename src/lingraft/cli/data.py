@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from lingraft.cli import app
+from lingraft.cli.completion import offer
 from lingraft.cli.options import Json, next_step, print_json
 
 data_app = typer.Typer(invoke_without_command=True)
@@ -59,7 +60,9 @@ def data(context: typer.Context, as_json: Json = False) -> None:
 
 @data_app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="mnist, svhn or cifar10.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="mnist, svhn or cifar10.", autocompletion=offer("fetched"))
+    ],
     address: Annotated[
         str | None,
         typer.Option("--from", metavar="URL", help="A folder on the web to use instead of the official addresses."),

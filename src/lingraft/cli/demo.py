@@ -16,7 +16,7 @@ def demo(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Show the whole story on small handwritten digits; takes about a minute, needs no download."""
+    """Show the whole story on small handwritten digits; takes one to two minutes, needs no download."""
     from lingraft import demo as story
     from lingraft.cli.holding import hold
     from lingraft.device import resolve_device

@@ -5,34 +5,46 @@ from typing import Annotated
 import typer
 
 from lingraft.cli import app
-from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse_eps, print_json
+from lingraft.cli.completion import offer
+from lingraft.cli.options import (
+    Device,
+    Json,
+    RunData,
+    RunEps,
+    RunFolder,
+    Seed,
+    Threads,
+    next_step,
+    parse_eps,
+    print_json,
+    use_threads,
+)
 from lingraft.errors import LingraftError
 
 
 @app.command()
 def evaluate(
     folder: RunFolder,
-    attack: Annotated[str, typer.Option(help="pgd or fgsm.")] = "pgd",
+    attack: Annotated[str, typer.Option(help="pgd or fgsm.", autocompletion=offer("attack"))] = "pgd",
     steps: Annotated[int, typer.Option(help="Steps of PGD (the paper: 100).")] = 20,
     restarts: Annotated[int, typer.Option(help="Random restarts of PGD (the paper: 100).")] = 5,
     step_size: Annotated[float | None, typer.Option(help="Step of PGD in pixels. (default: 2.5·ε/steps)")] = None,
     images: Annotated[
         str | None, typer.Option(help="Attack this many of the test images, the first ones, or all. (default: 1000)")
     ] = None,
-    eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
-    data: Annotated[str | None, typer.Option("--data", help="Data set. (default: that of the run)")] = None,
+    eps: RunEps = None,
+    data: RunData = None,
     batch: Annotated[int, typer.Option(help="Images attacked at a time; does not change the result.")] = 256,
     intervals: Annotated[
         bool | None,
         typer.Option(help="Say what intervals alone certify. (default: of runs trained for certificates)"),
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads. (default: all cores)")] = None,
+    threads: Threads = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Measure standard accuracy on all test images and robust accuracy against an attack."""
-    import torch
     from rich.console import Console
     from rich.table import Table
 
@@ -50,10 +62,7 @@ def evaluate(
     data = description.data_set(data)
     plan = Attack(radius, attack, steps, restarts, step_size, seed)
     where = resolve_device(device)
-    if threads is not None:
-        if threads < 1:
-            raise LingraftError(f"--threads must be at least 1, not {threads}.")
-        torch.set_num_threads(threads)
+    use_threads(threads)
     hold(run.path)
     model = load(run, device=where)
     test = load_data(data, "test")

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lingraft.cli import app
-from lingraft.cli.options import Images, Json, RunFolder, next_step, parse_eps, parse_images, print_json
+from lingraft.cli.completion import offer
+from lingraft.cli.options import (
+    Images,
+    Json,
+    RunData,
+    RunEps,
+    RunFolder,
+    next_step,
+    parse_eps,
+    parse_images,
+    print_json,
+)
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
@@ -26,7 +37,9 @@ def export(
     form: Annotated[
         str,
         typer.Option(
-            "--form", help="Grafted sites: output, act(x)·keep + …; input, act(x·keep) + …; batchnorm, for Marabou."
+            "--form",
+            help="Grafted sites: output, act(x)·keep + …; input, act(x·keep) + …; batchnorm, for Marabou.",
+            autocompletion=offer("form"),
         ),
     ] = "output",
     dynamic_batch: Annotated[
@@ -38,12 +51,12 @@ def export(
             "--vnnlib", metavar="DIR", help="Make DIR a VNN-COMP benchmark: network, properties, instances.csv."
         ),
     ] = None,
-    images: Images = "0:100",
-    eps: Annotated[
-        str | None, typer.Option("--eps", help="Radius of the properties in pixels of [0, 1]; default: the run's own.")
-    ] = None,
-    data: Annotated[str | None, typer.Option("--data", help="Data set of the images; default: the run's own.")] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each property in instances.csv.")] = 60.0,
+    images: Images = "100",
+    eps: RunEps = None,
+    data: RunData = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="Seconds for each property, written to instances.csv.")
+    ] = 60.0,
     as_json: Json = False,
 ) -> None:
     """Write the model of a run as ONNX, and robustness properties of it as VNN-LIB, for any other verifier."""

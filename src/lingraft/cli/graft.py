@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lingraft.cli import app
-from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse_eps, print_json
+from lingraft.cli.completion import offer
+from lingraft.cli.options import (
+    Device,
+    Json,
+    RunEps,
+    RunFolder,
+    Seed,
+    Threads,
+    next_step,
+    parse_eps,
+    print_json,
+    use_threads,
+)
 from lingraft.cli.select import Gamma, parse_gammas
 from lingraft.errors import LingraftError
 
@@ -19,7 +31,8 @@ if TYPE_CHECKING:
 Bounds = Annotated[
     str,
     typer.Option(
-        help="Bounds that say which neurons are unstable: intervals (fast, wide), crown or alpha-crown (slow)."
+        help="Bounds that say which neurons are unstable: intervals (fast, wide), crown or alpha-crown (slow).",
+        autocompletion=offer("bounds"),
     ),
 ]
 Unstable = Annotated[
@@ -28,6 +41,7 @@ Unstable = Annotated[
         "--instability",
         help="How much a neuron stands in the way of a proof: count (the paper's), harm, harm-per-site or"
         " harm-per-significance.",
+        autocompletion=offer("instability"),
     ),
 ]
 
@@ -42,7 +56,8 @@ def graft(
         str,
         typer.Option(
             help="grafting, random, zero, sap, gap, hydra, baseline (nothing grafted), or auto: grafting, with the"
-            " ratio and the --instability that prove most while keeping --min-sa."
+            " ratio and the --instability that prove most while keeping --min-sa.",
+            autocompletion=offer("grafting"),
         ),
     ] = "grafting",
     min_sa: Annotated[
@@ -63,7 +78,11 @@ def graft(
         Path | None, typer.Option(help="Graft the neurons of this file, made by `lingraft select`.")
     ] = None,
     significance: Annotated[
-        str, typer.Option(help="How much a neuron matters (grafting, zero): gap, adversarial-gap, sap, hydra, random.")
+        str,
+        typer.Option(
+            help="How much a neuron matters (grafting, zero): gap, adversarial-gap, sap, hydra, random.",
+            autocompletion=offer("significance"),
+        ),
     ] = "gap",
     instability: Unstable = "count",
     bounds: Bounds = "crown",
@@ -90,7 +109,7 @@ def graft(
     ] = None,
     freeze_weights: Annotated[bool, typer.Option("--freeze-weights", help="Train slopes and intercepts only.")] = False,
     batch: Annotated[int | None, typer.Option(help="Images a step. (default: as RUN was trained)")] = None,
-    eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
+    eps: RunEps = None,
     images: Annotated[int, typer.Option(help="Test images, the first ones, for the robust accuracy.")] = 1000,
     search_epochs: Annotated[int, typer.Option(help="With auto: epochs of fine-tuning of a candidate.")] = 5,
     search_images: Annotated[int, typer.Option(help="With auto: validation images to verify, the first ones.")] = 50,
@@ -99,13 +118,12 @@ def graft(
         int | None, typer.Option(help="With auto: processes that verify; 0: this process. (default: one a core)")
     ] = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the folder to write holds.")] = False,
-    threads: Annotated[int | None, typer.Option(help="CPU threads. (default: all cores)")] = None,
+    threads: Threads = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Score, choose, graft, fine-tune and evaluate; run it again to go on after a stop."""
-    import torch
     from rich.console import Console
 
     from lingraft.cli.holding import hold
@@ -163,10 +181,7 @@ def graft(
         wanted = SearchConfig(min_sa, search_epochs, search_images, search_timeout, search_workers)
     elif min_sa is not None:
         raise LingraftError("--min-sa belongs to --method auto.")
-    if threads is not None:
-        if threads < 1:
-            raise LingraftError(f"--threads must be at least 1, not {threads}.")
-        torch.set_num_threads(threads)
+    use_threads(threads)
     where, follower = until_done(joined(resolve_device(device)))
     model = load(parent, device=where)
     percent = f"{100 * (config.ratio if wanted is None else wanted.min_sa):.4g}"

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lingraft.cli.completion import offer
 from lingraft.errors import LingraftError
 
 
@@ -23,21 +24,53 @@ def parse_eps(text: str) -> float:
 
 
 def parse_images(text: str) -> slice:
-    """Which images of a data set: `0:100`, `5:` or one number, which is that image alone."""
+    """Which images of a data set: a number, which is the first so many, a range `3:100` or `5:`, or `all`."""
+    if text == "all":
+        return slice(None)
     parts = [part.strip() for part in text.split(":")]
     if len(parts) > 2 or not all(part.isdecimal() or (len(parts) == 2 and not part) for part in parts):
-        raise LingraftError(f"--images {text!r} is not a range. Write it like 0:100, or 7 for one image.")
+        raise LingraftError(f"--images {text!r} are not images. Write 100 (the first ones), a range 0:100, or all.")
     if len(parts) == 1:
-        return slice(int(parts[0]), int(parts[0]) + 1)
+        return slice(int(parts[0]))
     return slice(int(parts[0] or 0), int(parts[1]) if parts[1] else None)
 
 
-Eps = Annotated[str, typer.Option("--eps", help="Perturbation radius in pixels of [0, 1], e.g. 2/255 or 0.1.")]
-Images = Annotated[str, typer.Option("--images", help="Which images of the test set: 0:100, 5: or one number.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random; the same seed gives the same result.")]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1 … or auto (cuda where there is one).")]
-Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
+def use_threads(threads: int | None) -> None:
+    """Let PyTorch use so many threads from now on; None: as many as it likes."""
+    if threads is None:
+        return
+    if threads < 1:
+        raise LingraftError(f"--threads must be at least 1, not {threads}.")
+    import torch
+
+    torch.set_num_threads(threads)
+
+
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by lingraft.")]
+RunEps = Annotated[
+    str | None,
+    typer.Option("--eps", help="Radius of the ball in pixels of [0, 1], e.g. 2/255. (default: that of the run)"),
+]
+RunData = Annotated[
+    str | None,
+    typer.Option("--data", help="Data set. (default: that of the run)", autocompletion=offer("data")),
+]
+Images = Annotated[str, typer.Option("--images", help="Test images: a number (the first ones), a range 0:100, or all.")]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds for each image.")]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", help="Processes, one thread each; 0: this process. (default: one a core)"),
+]
+Memory = Annotated[float | None, typer.Option("--memory", help="GiB of memory in all. (default: 70 % of what is free)")]
+Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads. (default: all cores)")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random; the same seed gives the same result.")]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device", help="cpu, cuda, cuda:1 … or auto (cuda where there is one).", autocompletion=offer("device")
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
 
 
 def print_json(content: Any) -> None:

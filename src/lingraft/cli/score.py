@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from lingraft.cli import app
+from lingraft.cli.completion import offer
 from lingraft.cli.graft import Bounds, Unstable
-from lingraft.cli.options import Device, Json, RunFolder, Seed, next_step, parse_eps, print_json
+from lingraft.cli.options import Device, Json, RunEps, RunFolder, Seed, next_step, parse_eps, print_json
 from lingraft.cli.select import scores_path
 
 
@@ -21,14 +22,18 @@ def score(
         ),
     ] = None,
     significance: Annotated[
-        str, typer.Option(help="How much a neuron matters: gap, adversarial-gap, sap, hydra or random.")
+        str,
+        typer.Option(
+            help="How much a neuron matters: gap, adversarial-gap, sap, hydra or random.",
+            autocompletion=offer("significance"),
+        ),
     ] = "gap",
     ratio: Annotated[float, typer.Option(help="Share of neurons to be pruned, which hydra learns for.")] = 0.5,
     instability: Unstable = "count",
     bounds: Bounds = "crown",
-    images: Annotated[int, typer.Option(help="Training images, the first ones, for the significance.")] = 1000,
+    score_images: Annotated[int, typer.Option(help="Training images, the first ones, for the significance.")] = 1000,
     bound_images: Annotated[int, typer.Option(help="Training images, the first ones, for the instability.")] = 100,
-    eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
+    eps: RunEps = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
@@ -52,7 +57,7 @@ def score(
         significance=significance,
         instability=instability,
         bounds=bounds,
-        images=images,
+        images=score_images,
         bound_images=bound_images,
         seed=seed,
     )

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from lingraft.cli import app
-from lingraft.cli.options import Device, Json, Seed, next_step, parse_eps, print_json
+from lingraft.cli.completion import offer
+from lingraft.cli.options import Device, Json, Seed, Threads, next_step, parse_eps, print_json, use_threads
 from lingraft.errors import LingraftError
 
 #: The radii of the paper (Section 5); for digits the one of MNIST.
@@ -15,11 +16,19 @@ PAPER_EPS = {"digits": "0.1", "mnist": "0.1", "svhn": "2/255", "cifar10": "2/255
 
 @app.command()
 def train(
-    data: Annotated[str, typer.Option("--data", help="Data set: digits, mnist, svhn or cifar10.")],
-    model: Annotated[str, typer.Option("--model", help="Network of the zoo; `lingraft zoo` lists them.")],
+    data: Annotated[
+        str, typer.Option("--data", help="Data set: digits, mnist, svhn or cifar10.", autocompletion=offer("data"))
+    ],
+    model: Annotated[
+        str,
+        typer.Option("--model", help="Network of the zoo; `lingraft zoo` lists them.", autocompletion=offer("model")),
+    ],
     eps: Annotated[
         str | None,
-        typer.Option("--eps", help="Radius to be robust in, e.g. 2/255; 0: standard training. (default: the paper's)"),
+        typer.Option(
+            "--eps",
+            help="Radius to be robust in, in pixels of [0, 1]; 0: standard training. (default: the paper's)",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Run folder to write. (default: runs/DATA-MODEL)")
@@ -29,17 +38,21 @@ def train(
         typer.Option(
             help="laptop: 15 epochs, one-cycle; paper: 200 epochs, learning rate ÷10 at 100 and 150."
             " Certified methods: 20 epochs, one-cycle; 160 epochs, ÷10 at 120 and 140; both with Adam."
-            " The options below change single settings."
+            " The options below change single settings.",
+            autocompletion=offer("preset"),
         ),
     ] = "laptop",
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     method: Annotated[
         str,
         typer.Option(
-            help="fat (fast adversarial training with GradAlign), pgd, trades; certified: ibp, crown-ibp, mtl-ibp."
+            help="fat (fast adversarial training with GradAlign), pgd, trades; certified: ibp, crown-ibp, mtl-ibp.",
+            autocompletion=offer("training"),
         ),
     ] = "fat",
-    schedule: Annotated[str | None, typer.Option(help="Learning rate: step, one-cycle or cosine.")] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="Learning rate: step, one-cycle or cosine.", autocompletion=offer("schedule"))
+    ] = None,
     milestones: Annotated[
         str | None, typer.Option(help="Epochs at which `step` divides by 10, e.g. 100,150. (default: 1/2 and 3/4)")
     ] = None,
@@ -72,7 +85,7 @@ def train(
         int | None, typer.Option(help="Images for the robust accuracy after each epoch. (default: of the preset)")
     ] = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the run folder holds.")] = False,
-    threads: Annotated[int | None, typer.Option(help="CPU threads. (default: all cores)")] = None,
+    threads: Threads = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
@@ -122,10 +135,7 @@ def train(
         **{**preset_settings(preset, method), **{name: value for name, value in chosen.items() if value is not None}},
     )
     where, follower = until_done(joined(resolve_device(device)))
-    if threads is not None:
-        if threads < 1:
-            raise LingraftError(f"--threads must be at least 1, not {threads}.")
-        torch.set_num_threads(threads)
+    use_threads(threads)
     run = Run(follower or out or Path("runs") / f"{data}-{model}")
     torch.manual_seed(seed)
     network = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from lingraft.cli import app
-from lingraft.cli.options import Device, Json, Seed, next_step, parse_eps, parse_images, print_json
+from lingraft.cli.options import (
+    Device,
+    Json,
+    Memory,
+    RunData,
+    RunEps,
+    Seed,
+    Workers,
+    next_step,
+    parse_eps,
+    parse_images,
+    print_json,
+)
 from lingraft.cli.ray_option import RayAddress, RayCommand
 from lingraft.errors import LingraftError
 
@@ -39,14 +51,12 @@ def verify(
     images: Annotated[
         str | None, typer.Option(help="Test images: a number (the first ones), a range 0:100, or all. (default: 1000)")
     ] = None,
-    eps: Annotated[str | None, typer.Option("--eps", help="Radius of the ball. (default: that of the run)")] = None,
+    eps: RunEps = None,
     timeout: Annotated[float, typer.Option(help="Seconds for each image, or for the property.")] = 300.0,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes, one thread each; 0: this process. (default: one a core)")
-    ] = None,
-    memory: Annotated[float | None, typer.Option(help="GiB of memory in all. (default: 70 % of what is free)")] = None,
+    workers: Workers = None,
+    memory: Memory = None,
     double: Annotated[bool, typer.Option("--double", help="Search in float64 too; slower.")] = False,
-    data: Annotated[str | None, typer.Option("--data", help="Data set. (default: that of the run)")] = None,
+    data: RunData = None,
     certificates: Annotated[
         Path | None, typer.Option("--certificates", metavar="DIR", help="Write a certificate of each proof to DIR.")
     ] = None,
@@ -95,7 +105,7 @@ def verify(
     hold(run.path)  # before the weights are read: verdicts name them by the file
     model = load(run, device=resolve_device(device))
     test = load_data(data, "test")
-    which = range(len(test))[parse_count(images)]
+    which = range(len(test))[parse_images("1000" if images is None else images)]
     if not which or (images is not None and images.isdecimal() and int(images) > len(test)):
         raise LingraftError(f"--images {images} asks for images that {data} does not have: it has {len(test):,}.")
     chosen = test.take(slice(which.start, which.stop))
@@ -259,15 +269,6 @@ def _certify(
         name = vnnlib.name.removesuffix(".gz").removesuffix(".vnnlib")
         certifier.add(f"{name}-{number}" if len(proofs) > 1 else name, claim, result, network)
     return certifier.tally
-
-
-def parse_count(text: str | None) -> slice:
-    """Which test images: a number means the first so many, a range is as in `parse_images`."""
-    if text is None:
-        return slice(1000)
-    if text == "all":
-        return slice(None)
-    return slice(int(text)) if text.isdecimal() else parse_images(text)
 
 
 def _print(run: "Run", about: dict[str, Any], summary: "Summary") -> None:

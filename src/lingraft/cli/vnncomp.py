@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lingraft.cli import app
-from lingraft.cli.options import Json, Seed, next_step, print_json
+from lingraft.cli.options import Json, Memory, Seed, next_step, print_json
 
 if TYPE_CHECKING:
     from lingraft.interop.answer import Answer
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def vnncomp(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A benchmark: networks, properties, instances.csv.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="For results.csv. (default: results)")
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="For results.csv. (default: DIR/results)")
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(help="Seconds for each instance. (default: those of instances.csv)")
@@ -27,7 +27,7 @@ def vnncomp(
     workers: Annotated[
         int | None, typer.Option(help="Instances at a time, one thread each; 0: this process. (default: one a core)")
     ] = None,
-    memory: Annotated[float | None, typer.Option(help="GiB of memory in all. (default: 70 % of what is free)")] = None,
+    memory: Memory = None,
     double: Annotated[bool, typer.Option("--double", help="Search in float64 too; slower.")] = False,
     seed: Seed = 0,
     as_json: Json = False,
