@@ -213,7 +213,13 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """The figures measured so far."""
-        return read_json(self.summary_path) if self.summary_path.exists() else {}
+        if not self.summary_path.exists():
+            return {}
+        sections = read_json(self.summary_path)
+        wrong = [name for name, figures in sections.items() if not isinstance(figures, dict)]
+        if wrong:
+            raise LingraftError(f"{self.summary_path} is damaged: {wrong[0]!r} has no figures. Restore it.")
+        return sections
 
     def add_to_summary(self, section: str, figures: Mapping[str, Any]) -> None:
         """Replace one section of `summary.json`."""

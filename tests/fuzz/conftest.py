@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from lingraft.errors import LingraftError
@@ -27,6 +27,7 @@ settings.register_profile(
     max_examples=EXAMPLES,
     deadline=None,
     database=None,
+    phases=[Phase.explicit, Phase.generate],  # the examples are small, and making them smaller takes long
     suppress_health_check=list(HealthCheck),
 )
 

@@ -197,7 +197,7 @@ def npy(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("content", [npy((2**40,)), npy((2**62, 4)), npy((0, 2**40)), npy((10**6, 10**6), "|V1")])
+@pytest.mark.parametrize("content", [npy((2**40,)), npy((2**62, 4)), npy((10**6, 10**6), "|V1")])
 def test_scores_that_claim_a_huge_array(fuzzed: Any, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "scores.npz"
     for packing in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -208,21 +208,12 @@ def test_scores_that_claim_a_huge_array(fuzzed: Any, tmp_path: Path, content: by
             fuzzed.survive(lambda: Scores.load(path)) or Scores.load(path)
 
 
-def test_scores_that_unpack_to_gigabytes(tmp_path: Path) -> None:
+def test_scores_that_unpack_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "scores.npz"
-    with (
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open("facts.npy", "w", force_zip64=True) as file,
-    ):
-        file.write(npy((), "<U2") + "{}".encode("utf-32-le"))
-    with (
-        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive,
-        archive.open("significance/raw/1.npy", "w") as file,
-    ):
-        file.write(npy((3 << 27,)))
-        for _ in range(64):
-            file.write(bytes(1 << 23))
-    with pytest.raises(LingraftError, match="damaged"):
+    Scores({"1": torch.zeros(1 << 18)}).save(path)
+    Scores.load(path)
+    monkeypatch.setattr("lingraft.grafting.scores.LARGEST", 1 << 20)
+    with pytest.raises(LingraftError, match="it unpacks to"):
         Scores.load(path)
 
 

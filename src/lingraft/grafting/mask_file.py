@@ -23,5 +23,5 @@ def load_mask(path: Path) -> dict[str, Tensor]:
     bits, metadata = load_tensors(path)
     try:
         return {name: unpack(bits[name], shape) for name, shape in metadata["shapes"].items()}
-    except (KeyError, ValueError, RuntimeError) as error:
+    except (KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
         raise LingraftError(f"{path} is not a mask. Make it with `lingraft select RUN`.") from error

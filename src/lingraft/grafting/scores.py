@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lingraft.errors import LingraftError
 from lingraft.files import replacing
 from lingraft.grafting.ranking import NeuronValues, rank
+
+#: Bytes that scores take at most, unpacked: more than those of a network of ten million neurons.
+LARGEST = 1 << 29
 
 
 @dataclass(frozen=True)
@@ -58,17 +62,34 @@ class Scores:
     def load(cls, path: Path) -> "Scores":
         """Read what `save` wrote; a missing or damaged file is a LingraftError that names it."""
         raw: dict[str, dict[str, Tensor]] = {"significance": {}, "instability": {}}
+        # What a damaged archive makes zipfile and NumPy raise is not documented, so everything is caught here.
         try:
-            with np.load(path, allow_pickle=False) as archive:
-                facts = json.loads(str(archive["facts"]))
-                for key in archive.files:
-                    kind, _, rest = key.partition("/")
-                    what, _, name = rest.partition("/")
-                    values = archive[key]  # all of them, so that damage anywhere is noticed
-                    if what == "raw":
-                        raw[kind][name] = torch.from_numpy(values)
+            arrays = _read(path)
+            facts = json.loads(str(arrays.pop("facts")))
+            for key, values in arrays.items():
+                kind, _, rest = key.partition("/")
+                what, _, name = rest.partition("/")
+                if what == "raw":
+                    raw[kind][name] = torch.from_numpy(values)
         except FileNotFoundError as error:
             raise LingraftError(f"{path} is missing. Make it with `lingraft score RUN`.") from error
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except Exception as error:
             raise LingraftError(f"{path} is damaged ({error}). Make it again with `lingraft score RUN`.") from error
+        shapes = [{name: values.shape for name, values in kind.items()} for kind in raw.values()]
+        if not isinstance(facts, dict) or (raw["instability"] and shapes[0] != shapes[1]):
+            raise LingraftError(f"{path} does not hold scores. Make it again with `lingraft score RUN`.")
         return cls(raw["significance"], raw["instability"] or None, facts)
+
+
+def _read(path: Path) -> dict[str, NDArray]:
+    """All arrays, so that damage anywhere is noticed; what an archive claims to unpack to is looked at before."""
+    with zipfile.ZipFile(path) as packed:
+        size = sum(member.file_size for member in packed.infolist())
+    if size > LARGEST:
+        raise ValueError(f"it unpacks to {size:,} bytes")
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    wrong = [name for name, values in arrays.items() if name != "facts" and values.dtype.kind not in "fiu"]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is not made of numbers")
+    return arrays

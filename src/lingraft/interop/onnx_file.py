@@ -25,7 +25,7 @@ def read_model(path: str | Path) -> Any:
         raise LingraftError(f"{path} has {size:,} bytes, more than the {MAX_BYTES:,} that lingraft reads.")
     # What a damaged file makes protobuf and the checker raise is not documented, so everything is caught here.
     try:
-        model = _unpacked(path) if _is_packed(path) else onnx.load(str(path))
+        model = _unpacked(path) if _is_packed(path) else _plain(path)
     except LingraftError:
         raise
     except Exception as error:
@@ -36,6 +36,26 @@ def read_model(path: str | Path) -> Any:
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:
         raise LingraftError(f"{path} is not valid ONNX ({reason(error)}). Export it again.") from error
+    return model
+
+
+def _plain(path: Path) -> Any:
+    """A model whose weights are in the file, or in others beside it that are not too large."""
+    import onnx
+    from onnx.external_data_helper import ExternalDataInfo, _get_all_tensors, load_external_data_for_model
+
+    model = onnx.load(str(path), load_external_data=False)
+    folder, size = path.parent.resolve(), 0
+    for tensor in _get_all_tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            about = ExternalDataInfo(tensor)
+            place = (folder / about.location).resolve()
+            if not place.is_relative_to(folder):
+                raise LingraftError(f"{path} takes weights from {place}, which is not beside it. Put them there.")
+            size += about.length or place.stat().st_size - (about.offset or 0)
+            if size > MAX_BYTES:
+                raise LingraftError(f"{path} has more than the {MAX_BYTES:,} bytes of weights that lingraft reads.")
+    load_external_data_for_model(model, str(folder))
     return model
 
 

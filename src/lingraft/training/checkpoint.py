@@ -56,8 +56,8 @@ class Checkpoint:
                 part, _, name = key.partition(".")
                 parts[part][name] = tensor
             epochs = [Epoch.of(record) for record in metadata["history"]]
-            return cls(metadata["settings"], epochs, parts.pop("model"), parts)
-        except (LingraftError, KeyError) as error:
+            return cls({**metadata["settings"]}, epochs, parts.pop("model"), parts)
+        except (LingraftError, KeyError, TypeError) as error:
             raise LingraftError(f"training cannot go on from {run.checkpoint_path}: {error} {_START_OVER}") from error
 
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, run: Run) -> None:

@@ -39,6 +39,8 @@ class Epoch:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> "Epoch":
         """From the record that `as_dict` gave."""
+        if not isinstance(record, Mapping) or not all(isinstance(value, int | float) for value in record.values()):
+            raise LingraftError(f"a record of the training history is damaged: {record}.")
         known = {name: record[name] for name in cls.__dataclass_fields__ if name != "figures" and name in record}
         try:
             return cls(**known, figures={name: value for name, value in record.items() if name not in known})
