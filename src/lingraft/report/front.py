@@ -17,14 +17,18 @@ def front_panel(candidates: Sequence[Candidate], chosen: Candidate | None, min_s
     """One point a candidate, with its ratio; the front as a line, the SA asked for, a ring around the chosen one."""
     measures = list(dict.fromkeys(c.instability for c in candidates))
     edge = front(candidates)
+    labels: dict[tuple[float, float], list[str]] = {}  # candidates may share a place
+    for c in candidates:
+        ratios = labels.setdefault((c.sa, c.va), [])
+        ratios += [ratio for ratio in (f"{c.ratio:.0%}",) if ratio not in ratios]
 
     def draw_on(axes: Any) -> None:
         axes.plot([c.sa for c in edge], [c.va for c in edge], color=GRAY, linewidth=1.2, zorder=1)
         for i, measure in enumerate(measures):
             points = [c for c in candidates if c.instability == measure]
             axes.scatter([c.sa for c in points], [c.va for c in points], s=22, color=series(i + 1), label=measure)
-        for c in candidates:
-            axes.annotate(f"{c.ratio:.0%}", (c.sa, c.va), xytext=(4, 3), textcoords="offset points", fontsize=7)
+        for place, ratios in labels.items():
+            axes.annotate(", ".join(ratios), place, xytext=(4, 3), textcoords="offset points", fontsize=7)
         if chosen is not None:
             axes.scatter([chosen.sa], [chosen.va], s=90, facecolors="none", edgecolors=INK, linewidths=1.2)
         axes.axvline(min_sa, color=INK, linewidth=0.8, linestyle=":")
