@@ -194,6 +194,13 @@ class Run:
         """Write `model.safetensors`."""
         save_tensors(self.weights_path, model.state_dict(), metadata)
 
+    def inside(self, name: str) -> Path:
+        """The path of a file that a record of the run names; a LingraftError if it is not in the run's folder."""
+        path = self.path / name
+        if not path.resolve().is_relative_to(self.path.resolve()):
+            raise LingraftError(f"{self.path} names a file outside of it, {path}. Do not trust this run.")
+        return path
+
     def remove_parts(self) -> None:
         """Remove what a process killed in the middle of a save left behind."""
         remove_parts(self.path)

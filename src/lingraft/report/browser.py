@@ -110,7 +110,7 @@ def _witness(study: Study, record: dict[str, Any]) -> Tensor | None:
     if not record.get("witness"):
         return None
     try:
-        return load_tensors(study.run.path / record["witness"])[0]["witness"].float()
+        return load_tensors(study.run.inside(record["witness"]))[0]["witness"].float()
     except (LingraftError, KeyError):
         return None  # gone; the verdict stands without its picture
 

@@ -141,7 +141,7 @@ class Verdicts:
             if result.seconds > self.limits.timeout * 1.02 + 1:
                 return None  # decided under a longer limit than the one that is asked for now
             if result.verdict == "falsified":
-                tensors, _ = load_tensors(self.run.path / Path(record["witness"]))
+                tensors, _ = load_tensors(self.run.inside(record["witness"]))
                 result.witness = tensors["witness"]
                 return result if checked(self.request, i, result).verdict == "falsified" else None
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, LingraftError):
