@@ -107,7 +107,7 @@ class _Propagation(fx.Interpreter):
         else:
             name = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", str(n.target))
             result = _call(_function(n), name, args, kwargs)
-            in_place = name in OUT_OF_PLACE
+            in_place = name in OUT_OF_PLACE and isinstance(inputs, Interval)
         if in_place and isinstance(source, fx.Node):
             self.env[source] = result
         return result
