@@ -4,13 +4,15 @@
 # and, for those who change lingraft:
 #   make docs    the documentation as a site in build/site; any warning is an error
 #   make dist    wheel and source distribution in dist/
+#   make faults  commands killed, disks full, files damaged …: minutes, and a table (disks as root only)
+#   make fuzz    damaged and hostile files for every reader: minutes; FUZZ=20000 takes longer
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: demo test docs dist clean
+.PHONY: demo test docs dist faults fuzz clean
 
 demo: $(READY)
 	$(BIN)/lingraft demo
@@ -26,6 +28,13 @@ docs: $(READY)
 dist: $(READY)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
+
+faults: $(READY)
+	$(BIN)/python tests/faults/campaign.py
+
+FUZZ ?= 1000
+fuzz: $(READY)
+	LINGRAFT_FUZZ=$(FUZZ) $(BIN)/pytest -n 2 tests/fuzz
 
 # The whole set-up: a virtual environment with the pinned versions. Made anew when the pins change.
 $(READY): pyproject.toml constraints.txt

@@ -19,8 +19,8 @@ from lingraft.certificates.rounding import Array
 from lingraft.certificates.rows import Integers, Shape
 from lingraft.errors import LingraftError
 
-#: Values with more numbers than this are refused.
-MAX_VALUES = 1 << 24
+#: Values with more numbers than this are refused, and networks whose values have more in all.
+MAX_VALUES, MAX_ALL_VALUES = 1 << 24, 1 << 25
 
 
 @dataclass
@@ -99,6 +99,7 @@ class Builder:
 
     def __init__(self, nodes: list[Node], activations: int):
         self.nodes, self.activations = nodes, activations
+        self.values_so_far = sum(node.size for node in nodes)
 
     def inner_shape(self, shape: Sequence[int]) -> Shape:
         if math.prod(shape) > MAX_VALUES:
@@ -106,6 +107,9 @@ class Builder:
         return (shape[2], shape[3], shape[1]) if len(shape) == 4 else (math.prod(shape),)
 
     def add(self, node: Node) -> int:
+        self.values_so_far += node.size
+        if self.values_so_far > MAX_ALL_VALUES:
+            raise LingraftError(f"a network of more than {MAX_ALL_VALUES:,} values, which is too large")
         self.nodes.append(node)
         return len(self.nodes) - 1
 
