@@ -145,6 +145,13 @@ def test_line_lr_of_a_plain_model_is_refused(data, tmp_path):
         lingraft.train(Net(), data, eps=EPS, run=tmp_path, line_lr=0.1)
 
 
+def test_certified_training_has_settings_of_its_own(data, tmp_path):
+    torch.manual_seed(0)
+    lingraft.train(Net(), data.take(100), eps=0.01, epochs=1, run=tmp_path / "run", method="ibp")
+    settings = Run(tmp_path / "run").summary()["training"]["settings"]
+    assert (settings["optimizer"], settings["lr"], settings["schedule"]) == ("adam", 0.002, "one-cycle")
+
+
 @pytest.mark.parametrize("name", sorted(set(lingraft.__all__) - {"__version__", "LingraftError"}))
 def test_every_public_name_is_there_documented_and_typed(name):
     public = getattr(lingraft, name)

@@ -23,7 +23,7 @@ from lingraft.grafting.fine_tuning import describe_sites
 from lingraft.grafting.significance import device_of
 from lingraft.run_lock import held
 from lingraft.runs import ModelDescription, Run
-from lingraft.training import TrainingConfig
+from lingraft.training import TrainingConfig, preset_settings
 from lingraft.training import train as train_plain
 from lingraft.verification.keeping import OWN, require_same_weights
 
@@ -53,11 +53,12 @@ def train(
 ) -> nn.Module:
     """A robustly trained copy of `model` in eval mode, kept in `run`; `model` itself is not changed.
 
-    A plain model is trained with one cycle of the learning rate, up to `lr` = 0.1. A grafted model is fine-tuned as in
-    the paper, down from `lr` = 0.001 for the weights and `line_lr` = 0.01 for slopes and intercepts. `method` is fast
-    adversarial training ("fat") or any other that `lingraft train` knows; with `eps` = 0 nothing is attacked. The epoch
-    with the best robust accuracy on `validation` is kept; without it, the last tenth of `data` is put aside for that.
-    `augment` crops and flips the images. `parent` is the run that a grafted model comes from.
+    A plain model is trained with one cycle of the learning rate, up to `lr` (default: 0.1; certified methods: 0.002).
+    A grafted model is fine-tuned as in the paper, down from `lr` (default: 0.001) for the weights and from `line_lr`
+    (default: 0.01) for slopes and intercepts. `method` is fast adversarial training ("fat") or any other that `lingraft
+    train` knows; with `eps` = 0 nothing is attacked. The epoch with the best robust accuracy on `validation` is kept;
+    without it, the last tenth of `data` is put aside for that. `augment` crops and flips the images. `parent` is the
+    run that a grafted model comes from.
 
     Called again with the same arguments it goes on after a stop, and leaves a finished run as it is; with other
     arguments or data it refuses, unless `restart` throws away what is there.
@@ -82,7 +83,8 @@ def train(
                 model, images, held_out, config, tuning, run, description, mask={}, **common
             )
         else:
-            tuned = TrainingConfig(eps, lr=0.1 if lr is None else lr, schedule="one-cycle", **settings)
+            usual = {**preset_settings("laptop", method), **({} if lr is None else {"lr": lr})}
+            tuned = TrainingConfig(eps, **{**usual, **settings})
             trained = copy.deepcopy(model)
             history = train_plain(trained, images, held_out, tuned, run, description, **common)
         assert history is not None
