@@ -161,7 +161,7 @@ def run_out_of_memory(campaign: Campaign, step: Step) -> None:
             more = campaign.chance.uniform(0, 40) * 1024**2
             with campaign.place(step) as place:
                 outcome = run(step.arguments, place, partial(limit_memory, more))
-                if outcome.code == -signal.SIGABRT:  # where a library cannot do without
+                if outcome.code in (-signal.SIGABRT, -signal.SIGSEGV):  # libraries that do not look
                     outcome.code = -signal.SIGKILL
                 campaign.recovers(tally, step, place, outcome)
 
@@ -378,7 +378,7 @@ def _with_damage(
     (place / name).write_bytes(damaged)
     problems: list[str | None] = []
     failed = []
-    for command in READERS[kind].split():
+    for command in (name for name in READERS[kind].split() if name in campaign.steps):
         outcome = campaign.steps[command].again(place)
         problems.append(outcome.problem())
         if outcome.code:

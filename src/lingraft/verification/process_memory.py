@@ -37,9 +37,10 @@ def die_first() -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed; torch says so in a RuntimeError of its own."""
+    """Whether an allocation failed; torch and its libraries say so in a RuntimeError, each in words of its own."""
+    said = ("allocate memory", "out of memory", "could not create a primitive")
     return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and ("allocate memory" in str(error) or "out of memory" in str(error))
+        isinstance(error, RuntimeError) and any(words in str(error) for words in said)
     )
 
 
