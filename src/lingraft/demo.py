@@ -20,10 +20,10 @@ from lingraft.report.figures import save_figure
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import TrainingConfig, initialize, train
 from lingraft.training.randomness import derive_generator
+from lingraft.verification.keeping import verify_and_keep
 from lingraft.verification.request import Limits, Request
 from lingraft.verification.summary import summarize
-from lingraft.verification.verdicts import Verdicts
-from lingraft.verification.verify import verify_each
+from lingraft.verification.verifier import Result
 
 DATA, MODEL, EPS = "digits", "digits-cnn", 0.1
 
@@ -145,14 +145,9 @@ def measure(run: Run, model: nn.Module, test: ImageSet, seed: int, device: torch
     few, limits = test.take(IMAGES), Limits(TIMEOUT, seed=seed)
     request = Request(model.eval(), few.pixels(), few.labels, eps=EPS)
     run.verdicts_path.unlink(missing_ok=True)
-    verdicts, results = Verdicts(run, DATA, request, limits), []
-    for found in verify_each(request, limits):
-        verdicts.keep(found)
-        results.append(found)
+    results: list[Result] = []
+    verify_and_keep(run, request, limits, results.append)
     figures = summarize(results, TIMEOUT).as_dict()
-    about = {"data": DATA, "eps": EPS, "first": 0, "timeout": TIMEOUT, "double": False, "seed": seed}
-    name = f"{DATA} eps={EPS:.6g} images=0:{IMAGES} timeout={TIMEOUT:g}"
-    run.add_to_summary("verification", {name: {**about, **figures}})
     return {**result.as_dict(), "verification": figures}
 
 
