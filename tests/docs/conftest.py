@@ -1,7 +1,6 @@
 """Code blocks of the documentation, taken out of it as a reader would copy them."""
 
 import glob
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -90,5 +89,5 @@ def page_blocks(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         pytest.skip("no code to execute")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    os.environ.pop("LINGRAFT_DATA", None)
+    monkeypatch.delenv("LINGRAFT_DATA", raising=False)
     return found
