@@ -80,6 +80,25 @@ def test_verdicts_and_figures_are_kept_and_used_again(story, test_images):
     assert [r.verdict for r in fresh] == [r.verdict for r in again]
 
 
+def test_more_images_are_added_to_those_that_a_run_has_verdicts_about(tmp_path, test_images):
+    torch.manual_seed(0)
+    model, pixels, labels = Net().eval(), test_images.pixels(), test_images.labels
+    run = lingraft.save(model, tmp_path / "mine", (1, 8, 8))
+
+    def ask(which: slice) -> list[int]:
+        results = lingraft.verify(model, pixels[which], labels[which], eps=0.001, timeout=5, workers=0, run=run)
+        assert [result.label for result in results] == labels[which].tolist()
+        return [result.index for result in results]
+
+    assert ask(slice(0, 3)) == [0, 1, 2]
+    assert ask(slice(0, 5)) == [0, 1, 2, 3, 4], "goes on from those that are there"
+    assert ask(slice(10, 12)) == [5, 6], "others come behind them"
+    assert ask(slice(1, 3)) == [1, 2], "a part keeps its numbers"
+    assert len(run.verdicts_path.read_text().splitlines()) == 7, "no image is done twice"
+    row = lingraft.write_report([run], tmp_path / "table.csv").read_text().splitlines()[1]
+    assert ",7," in row
+
+
 def test_the_report_shows_the_images_of_the_user(story, tmp_path):
     page = lingraft.write_report(story["runs"], tmp_path / "report.html").read_text()
     table = lingraft.write_report(story["runs"], tmp_path / "table.csv").read_text()

@@ -85,7 +85,7 @@ def verify(
         else:
             for result in verify_each(request, limits):
                 seen(result)
-    return [results[i] for i in range(len(request))]
+    return [results[i] for i in sorted(results)]
 
 
 @dataclass
