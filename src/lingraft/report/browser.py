@@ -13,6 +13,7 @@ from lingraft.report.pictures import magnified_difference, picture
 from lingraft.report.study import Study, Verification
 from lingraft.report.table import show_eps
 from lingraft.runs import load, load_tensors
+from lingraft.verification.keeping import kept_images
 from lingraft.verification.verdicts import digest_image
 
 #: Images of one data set and witnesses of one run that get a picture; the rest is listed without.
@@ -60,13 +61,11 @@ class _Pictures:
 
 
 def _kept_images(name: str, studies: Sequence[Study]) -> ImageSet:
-    """Images of the user's own, which `lingraft.verify` put into the run."""
-    for study in studies:
-        path = study.run.path / "images" / f"{name}.safetensors"
-        if path.exists():
-            tensors, _ = load_tensors(path)
-            return ImageSet(tensors["images"], tensors["labels"])
-    raise LingraftError(f"{name}: no run holds these images. Verify them with lingraft.verify(…, run=…).")
+    """Images of the user's own, which `lingraft.verify` put into a run; of several runs, those of the largest."""
+    found = [images for study in studies if (images := kept_images(study.run, name)) is not None]
+    if not found:
+        raise LingraftError(f"{name}: no run holds these images. Verify them with lingraft.verify(…, run=…).")
+    return max(found, key=len)
 
 
 def _entry(study: Study, found: Verification, data: _Pictures) -> dict[str, Any]:

@@ -58,16 +58,31 @@ def _place(run: Run, request: Request) -> tuple[str, int]:
         if _begins_with(name, request.images):
             return name, 0
         name = OWN
-    path = run.path / "images" / f"{name}.safetensors"
-    kept = ImageSet(**load_tensors(path)[0]) if path.exists() else None
+    kept = kept_images(run, name)
     old, new = ([] if kept is None else _digests(kept.images)), _digests(request.images)
     first = next(o for o in range(len(old) + 1) if _agree(old[o:], new))
     if first + len(new) > len(old):
         images, labels = request.images.float(), torch.tensor(request.labels)
         if kept is not None:
             images, labels = torch.cat([kept.images[:first], images]), torch.cat([kept.labels[:first], labels])
-        save_tensors(path, {"images": images, "labels": labels})
+        save_tensors(_images_path(run, name), {"images": images, "labels": labels})
     return name, first
+
+
+def kept_images(run: Run, name: str) -> ImageSet | None:
+    """The images of the user's own that the run has verdicts about; None if it has none of that name."""
+    path = _images_path(run, name)
+    if not path.exists():
+        return None
+    tensors, _ = load_tensors(path)
+    try:
+        return ImageSet(tensors["images"], tensors["labels"])
+    except KeyError as error:
+        raise LingraftError(f"{path} holds no images. Remove it, and verify them again.") from error
+
+
+def _images_path(run: Run, name: str) -> Path:
+    return run.inside(f"images/{name}.safetensors")
 
 
 def _digests(images: Tensor) -> list[str]:
