@@ -160,7 +160,7 @@ def test_a_table_for_people(whole: tuple[Run, dict[str, Any]]) -> None:
         (["--images", "0"], "does not have"),
         (["--images", "354"], "it has 353"),
         (["--images", "400:"], "does not have"),
-        (["--images", "some"], "not a range"),
+        (["--images", "some"], "are not images"),
         (["--timeout", "0"], "time limit"),
         (["--workers", "-1"], "workers"),
         (["--memory", "0"], "memory limit"),
