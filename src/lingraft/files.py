@@ -4,8 +4,10 @@ JSON that lingraft writes for itself ends with a checksum, `crc32`, so that a fi
 read. Without one (as in files of older versions, and where a person has removed it to change something) all is read.
 """
 
+import glob
 import json
 import os
+import platform
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,7 +31,7 @@ def unwritable(path: Path, error: OSError) -> LingraftError:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; when the block ends well it is flushed to disk and renamed to `path`."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
@@ -65,6 +67,28 @@ def remove_parts(folder: Path) -> int:
         with suppress(OSError):  # it does no harm
             part.unlink()
     return len(parts)
+
+
+def remove_dead_parts(folder: Path) -> None:
+    """Remove what killed processes left half written in a folder that others may be writing to: only theirs."""
+    for part in folder.glob(f".*.{glob.escape(platform.node())}.*.part"):
+        number = part.name.split(".")[-2]
+        if number.isdecimal() and not _is_running(int(number)):
+            with suppress(OSError):  # it does no harm
+                part.unlink()
+
+
+def _is_running(process: int) -> bool:
+    """Whether this machine has such a process; where that cannot be asked it may have."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # it is another user's, or no number of a process
+        return True
+    return True
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -26,7 +26,7 @@ from story import SMALL, tell
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=4, help="how often each fault is done to each command")
+    parser.add_argument("--times", type=int, default=3, help="how often each fault is done to each command")
     parser.add_argument("--seed", type=int, default=0, help="of the moments and places of the faults")
     parser.add_argument("--only", default="", help="only faults whose name contains one of these, like: kill,disk")
     parser.add_argument("--story", default=",".join(SMALL), help="the commands, in this order; some need others before")
@@ -61,13 +61,18 @@ def run(campaign: faults.Campaign, only: list[str], folder: Path) -> None:
         return any(text in fault for text in only)
 
     steps = list(campaign.steps.values())
-    lasting = [step for step in steps if step.name in ("train", "graft", "verify", "report", "reproduce")]
+    kept = [step for step in steps if step.name != "reproduce"]  # it is made of the others
+    lasting = [step for step in kept if step.name in ("train", "graft", "verify", "report")]
     for fault, do, affected in (
         ("kill -9 at a file operation", faults.kill_at_operations, steps),
-        ("kill -9 at a random moment", faults.kill_at_times, lasting),
+        (
+            "kill -9 at a random moment",
+            faults.kill_at_times,
+            [step for step in steps if step in lasting or step not in kept],
+        ),
         ("kill -9 of a worker", faults.stop_workers, [step for step in steps if step.name == "verify"]),
         ("allocations fail", faults.run_out_of_memory, lasting),
-        ("two processes on one folder", faults.two_at_once, [step for step in steps if step.name != "report"]),
+        ("two processes on one folder", faults.two_at_once, [step for step in kept if step.name != "report"]),
     ):
         if wanted(fault):
             for step in affected:

@@ -31,6 +31,9 @@ PASSING = (
     "line",
 )
 
+#: Files of a reproduction at the scale `smoke` whose figures depend on verdicts within a fraction of a second.
+TIMED = ("verdicts.jsonl", "summary.json", "result.json")
+
 
 def lasting(value: Any) -> Any:
     """JSON without passing figures."""
@@ -46,7 +49,11 @@ def files(folder: Path) -> Iterator[Path]:
 
 def content(folder: Path) -> dict[str, Any]:
     """Path in the folder → what has to be the same whatever happened on the way."""
-    return {str(path.relative_to(folder)): _or_error(path) for path in files(folder) if path.suffix != ".damaged"}
+    return {
+        str(path.relative_to(folder)): _or_error(path)
+        for path in files(folder)
+        if path.suffix != ".damaged" and not {"reproduced", "witnesses"} <= set(path.parts)
+    }
 
 
 def _or_error(path: Path) -> Any:
@@ -57,6 +64,8 @@ def _or_error(path: Path) -> Any:
 
 
 def _content(path: Path) -> Any:
+    if "reproduced" in path.parts and path.name in TIMED:
+        return "there"
     if path.suffix == ".safetensors":
         tensors, metadata = load_tensors(path)
         hashes = {

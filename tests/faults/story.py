@@ -17,6 +17,7 @@ SMALL = {
     " --threads 1 -o grafted",
     "verify": "verify run --images 8 --timeout 60 --workers 0 --eps 0.05 --certificates run/certificates",
     "report": "report run grafted -o report.html",
+    "reproduce": "reproduce main --scale smoke --row base -o reproduced",
 }
 
 

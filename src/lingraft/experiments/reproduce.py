@@ -14,7 +14,7 @@ from lingraft.experiments.results import Result, record
 from lingraft.experiments.stage import Stage
 from lingraft.experiments.sweep import sweep
 from lingraft.experiments.tables import comma_separated, latex, markdown
-from lingraft.files import append_line, read_lines, replacing, write_json
+from lingraft.files import append_line, read_lines, remove_dead_parts, replacing, write_json
 from lingraft.report.panels import Panel, draw
 from lingraft.report.sections import sections
 from lingraft.report.study import studies
@@ -72,6 +72,7 @@ class Reproduction:
     def write(self, plan: Plan, results: Sequence[Result]) -> list[Path]:
         """Tables, figures, the page of all runs and the whole record; gives the files, tables first."""
         folder = self.folder / plan.name
+        remove_dead_parts(folder)
         finished = self.finished()
         log = [finished[stage.command, stage.key] for stage in plan.stages]
         texts = {"table.md": markdown(plan, results)}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lingraft.errors import LingraftError
-from lingraft.files import replacing
+from lingraft.files import remove_dead_parts, replacing
 from lingraft.report.page import page
 from lingraft.report.study import Study, studies
 from lingraft.report.table import rows
@@ -39,6 +39,7 @@ def write_report(runs: Sequence[str | Path | Run], path: str | Path) -> Path:
             f"summary.json or verdicts.jsonl of a run does not say what lingraft writes there ({what}). Restore it;"
             " if nobody changed it, please report this."
         ) from error
+    remove_dead_parts(path.parent)
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
     return path
