@@ -9,6 +9,7 @@ from torch import nn
 from lingraft.cluster.connection import LOCAL, connected
 from lingraft.data import load
 from lingraft.verification.request import Limits, Request
+from lingraft.verification.verifier import Result
 from lingraft.verification.verify import verify_each
 
 
@@ -25,7 +26,7 @@ def request_(digits_net: nn.Module) -> Request:
 
 
 @pytest.fixture(scope="session")
-def expected(request_: Request) -> list[str]:
-    """The verdicts of a single process."""
-    found = {result.index: result.verdict for result in verify_each(request_, Limits(60, workers=0))}
+def expected(request_: Request) -> list[Result]:
+    """The results of a single process."""
+    found = {result.index: result for result in verify_each(request_, Limits(60, workers=0))}
     return [found[i] for i in range(len(request_))]

@@ -18,6 +18,9 @@ AUTO = "auto"
 #: A new Ray on this machine, reachable from this machine alone.
 LOCAL = "local"
 
+#: How to connect: Ray prints nothing of what workers or it itself have to say.
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+
 #: Bytes of shared memory for the objects of a Ray of our own: the network, problems and results.
 OBJECT_STORE = 512 * 1024**2
 
@@ -50,26 +53,33 @@ def connected(address: str, workers: int | None) -> Iterator[ModuleType]:
 
 
 def _connect(ray: ModuleType, address: str, workers: int | None) -> None:
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    own = {
-        "num_cpus": workers,
-        "include_dashboard": False,
-        "object_store_memory": OBJECT_STORE,
-        "_node_ip_address": "127.0.0.1",
-    }
     try:
         if address == LOCAL:
-            ray.init(address="local", **own, **quiet)
+            _start(ray, workers)
             return
         try:
-            ray.init(address=address, **quiet)
+            ray.init(address=address, **QUIET)
         except ConnectionError:
             if address != AUTO or "RAY_ADDRESS" in os.environ:
                 raise
-            ray.init(address="local", **own, **quiet)  # there is none on this machine
+            _start(ray, workers)  # there is none on this machine
     except (ConnectionError, ValueError, RuntimeError, OSError, ImportError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise LingraftError(
             f"cannot connect to Ray at {address!r}: {lines[0]} Check the address (`ray status` on a node shows whether"
             " the cluster is up), or use --ray local for a Ray on this machine."
         ) from error
+
+
+def _start(ray: ModuleType, workers: int | None) -> None:
+    """A Ray of our own on this machine, for nobody else."""
+    # Ray's own default is 15, and limits of time are in seconds of the clock, whatever else the machine does
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    ray.init(
+        address="local",
+        num_cpus=workers,
+        include_dashboard=False,
+        object_store_memory=OBJECT_STORE,
+        _node_ip_address="127.0.0.1",
+        **QUIET,
+    )

@@ -23,10 +23,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from lingraft.attack.batch_noise import part_of_batch
+from lingraft.errors import LingraftError
 from lingraft.runs import Run
 from lingraft.training.loss import Figures
 
-#: They wait for each other: the leader validates alone, and followers score neurons anew where the leader has the scores.
+#: Processes wait for each other while the leader validates, or while followers score neurons that it has the scores of.
 PATIENCE = timedelta(days=1)
 
 
@@ -73,10 +74,16 @@ def mirror(run: Run, device: torch.device) -> None:
 
 @torch.no_grad()
 def align(model: nn.Module) -> None:
-    """Give every process the parameters and buffers of the leader, to the bit."""
-    if dist.is_initialized():
-        for tensor in [*model.parameters(), *model.buffers()]:
-            dist.broadcast(tensor, 0)
+    """Give every process the parameters and buffers of the leader, to the bit; masks must be the same already."""
+    if not dist.is_initialized():
+        return
+    for tensor in [*model.parameters(), *model.buffers()]:
+        theirs = tensor.detach().clone()
+        dist.broadcast(theirs, 0)
+        if tensor.is_floating_point():
+            tensor.copy_(theirs)
+        elif not torch.equal(tensor, theirs):
+            raise LingraftError("the processes did not choose the same neurons. Choose them first: lingraft select.")
 
 
 def from_leader(figures: Sequence[float | None] | None, count: int, device: torch.device) -> list[float | None]:
