@@ -29,6 +29,7 @@ def preload() -> None:
         "lingraft.certificates.check",
         "lingraft.cli.holding",
         "lingraft.demo",
+        "lingraft.experiments",
         "lingraft.interop.onnx_export",
         "lingraft.verification.certify",
     ):
