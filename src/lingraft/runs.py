@@ -15,14 +15,15 @@ Nothing in it is ever unpickled.
 """
 
 import json
+import math
 import platform
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
@@ -37,8 +38,21 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 
+#: More numbers than an image, or the neurons of a layer, of any network that can be verified.
+LARGEST = 1 << 26
+
 #: Name of the checksum in the metadata of a safetensors file; files from elsewhere have none.
 _CHECKSUM = "crc32"
+
+
+def _fits(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if not shape or min(shape) < 1 or math.prod(shape) > LARGEST:
+        raise ValueError(f"{shape} is not the shape of an image or a layer")
+    return shape
+
+
+#: Sizes of an image or of the neurons of a layer.
+Shape = Annotated[tuple[int, ...], AfterValidator(_fits)]
 
 
 class GraftedSite(BaseModel):
@@ -47,7 +61,7 @@ class GraftedSite(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str
-    shape: tuple[int, ...]
+    shape: Shape
     #: how many neurons are linear, and how many of these are pruned: 0 and never trained
     grafted: int
     pruned: int
@@ -61,8 +75,8 @@ class ModelDescription(BaseModel):
     format: int = FORMAT
     #: name in the zoo, or None for a module of the user's own, which `load` must then be given
     architecture: str | None
-    input_shape: tuple[int, ...]
-    classes: int
+    input_shape: Shape
+    classes: int = Field(le=LARGEST)
     mean: list[float] | None = None
     std: list[float] | None = None
     data: str | None = None
@@ -129,7 +143,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return tensors, {key: json.loads(value) for key, value in texts.items()}
     except FileNotFoundError as error:
         raise LingraftError(f"{path} is missing. Is {path.parent} a run folder made by `lingraft train`?") from error
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError, MemoryError) as error:
         raise LingraftError(f"{path} is damaged ({error}). Restore it or make the run again.") from error
 
 
@@ -260,9 +274,7 @@ def load(run: str | Path | Run, model: nn.Module | None = None, device: str | to
             raise LingraftError(
                 f"{run.path} holds a model of your own. Pass it: lingraft.load(run, model=YourModel())."
             )
-        model = zoo.build(
-            description.architecture, description.input_shape, description.classes, description.mean, description.std
-        )
+        model = _build(description, run.weights_path)
     if description.grafted is not None:
         from lingraft.grafting.surgery import prepared
 
@@ -270,6 +282,22 @@ def load(run: str | Path | Run, model: nn.Module | None = None, device: str | to
     tensors, _ = load_tensors(run.weights_path)
     load_weights(model, tensors, run.weights_path)
     return model.to(device).eval()
+
+
+def _build(description: ModelDescription, weights: Path) -> nn.Module:
+    """The network that is described, unless it is larger than its weights: a description may say anything."""
+    assert description.architecture is not None
+    settings = (description.input_shape, description.classes, description.mean, description.std)
+    with torch.device("meta"):  # takes no memory
+        planned = zoo.build(description.architecture, *settings)
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in planned.state_dict().values())
+    there = weights.stat().st_size if weights.exists() else needed
+    if needed > there:
+        raise LingraftError(
+            f"the weights of {weights} do not fit the model: they have {there:,} bytes instead of {needed:,}."
+            " Is it the right model?"
+        )
+    return zoo.build(description.architecture, *settings)
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:

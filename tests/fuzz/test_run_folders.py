@@ -190,6 +190,27 @@ def test_other_arrays_in_scores(
     attempt(fuzzed, whole, "run/scores.npz", file.getvalue(), asked)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"classes": 10**12},
+        {"classes": 10**7},
+        {"input_shape": [10**12, 8, 8], "mean": None, "std": None},
+        {"input_shape": [1, 4096, 4096]},
+        {"input_shape": []},
+        {"grafted": [{"name": "2", "shape": [10**6, 10**6], "grafted": 1, "pruned": 0}]},
+        {"grafted": [{"name": "2", "shape": [0], "grafted": 1, "pruned": 0}]},
+        {"architecture": "conv-huge"},
+    ],
+)
+def test_descriptions_of_huge_networks(fuzzed: Any, whole: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    shutil.copytree(whole / "run", tmp_path / "run")
+    path = tmp_path / "run" / "model.json"
+    path.write_text(json.dumps({**read_json(path), **changes}))
+    with pytest.raises(LingraftError):
+        lingraft.load(tmp_path / "run")
+
+
 def npy(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
     """The start of a .npy file that claims this shape."""
     file = io.BytesIO()
@@ -228,8 +249,12 @@ def test_hostile_json(tmp_path: Path, text: str) -> None:
     assert read_lines(path) == []
 
 
+TEXT = b'{"__metadata__": {"a": "' + b"[" * 200_000 + b'"}}'
+NESTED = struct.pack("<Q", len(TEXT)) + TEXT
+
+
 @pytest.mark.parametrize(
-    "header", [b"\xff" * 8, struct.pack("<Q", 2**40) + b"{}", struct.pack("<Q", 2) + b"{}" + bytes(100)]
+    "header", [b"\xff" * 8, struct.pack("<Q", 2**40) + b"{}", struct.pack("<Q", 2) + b"{}" + bytes(100), NESTED]
 )
 def test_hostile_safetensors(tmp_path: Path, header: bytes) -> None:
     path = tmp_path / "x.safetensors"
