@@ -33,14 +33,19 @@ PATIENCE = timedelta(days=1)
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[tuple[torch.device, Path | None]]:
-    """Under torchrun, join the other processes; gives the device of this one, and a folder for what followers write."""
+    """Under torchrun, join the other processes; gives the device of this one, and a folder for what followers write.
+
+    Where they are joined already, they stay so.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield device, None
         return
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    ours = not dist.is_initialized()
+    if ours:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         if leads():
             yield device, None
@@ -48,7 +53,8 @@ def joined(device: torch.device) -> Iterator[tuple[torch.device, Path | None]]:
             with tempfile.TemporaryDirectory(prefix="lingraft-") as folder:
                 yield device, Path(folder) / "run"
     finally:
-        dist.destroy_process_group()
+        if ours:
+            dist.destroy_process_group()
 
 
 def leads() -> bool:
