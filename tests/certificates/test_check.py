@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lingraft.certificates.check import check, check_file
-from lingraft.certificates.format import EMPTY, LEAF, Certificate, Rejected, decode, encode
+from lingraft.certificates.format import EMPTY, LEAF, Certificate, FacetShares, Rejected, decode, encode
 
 #: Networks for which the simple prover of these tests finds a tree with several leaves, quickly.
 SEEDS = [57, 147, 62, 82, 106, 112, 117, 145]
@@ -112,6 +112,12 @@ def _shorter(tree) -> None:
     tree.in_force = tree.in_force[:-1]
 
 
+def _with_facets(certificate: Certificate, sizes=None, pixels=(0,)) -> None:
+    """One entry of the first tap, or something else."""
+    sizes = [1] + [0] * (certificate.count - 1) if sizes is None else sizes
+    certificate.trees[0].facets = FacetShares(np.array(sizes), np.array(pixels), np.array([7]))
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -144,6 +150,12 @@ def _shorter(tree) -> None:
         (lambda c: c.trees[0].rounds.gamma.__setitem__(0, -1e-3), "negative multiplier"),
         (lambda c: c.trees[0].rounds.sides.__setitem__(0, 0), "impossible side"),
         (lambda c: c.trees[0].rounds.taps.__setitem__(0, 99), "impossible tap"),
+        (lambda c: _with_facets(c, sizes=[1]), "facets do not fit"),
+        (lambda c: _with_facets(c, pixels=[0, 0]), "facets do not fit"),
+        (lambda c: _with_facets(c, sizes=[2, -1] + [0] * (c.count - 2)), "facets do not fit"),
+        (lambda c: _with_facets(c, pixels=[1]), "pixel that does not exist"),
+        (lambda c: _with_facets(c, pixels=[-1]), "pixel that does not exist"),
+        (lambda c: _with_facets(c, sizes=[0] * (c.count - 1) + [1]), "behind the first site"),
         (lambda c: c.trees[0].multipliers.beta.__setitem__(slice(None), 1e30), "not proven"),
         (lambda c: c.trees[0].multipliers.beta.__setitem__(slice(None), np.nan), "not proven"),
     ],

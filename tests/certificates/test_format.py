@@ -130,5 +130,5 @@ def test_a_small_file_cannot_unpack_to_a_large_one(monkeypatch):
 
 def test_other_versions_are_rejected():
     content = encode(example())
-    with pytest.raises(Rejected, match="version 1"):
-        decode(content.replace(b"certificate 1", b"certificate 2", 1))
+    with pytest.raises(Rejected, match="version 2"):
+        decode(content.replace(b"certificate 2", b"certificate 1", 1))

@@ -16,8 +16,10 @@ from lingraft.certificates import dual as dual_module
 from lingraft.certificates import rounding
 from lingraft.certificates.bounds import Bounds
 from lingraft.certificates.clip import clip, make_groups
-from lingraft.certificates.collapse import collapse
+from lingraft.certificates.collapse import Collapsed, collapse
 from lingraft.certificates.dual import Columns, below, margin, signed_taps
+from lingraft.certificates.facets import Facets, make_facets
+from lingraft.certificates.format import FacetShares
 from lingraft.certificates.rows import Rows
 
 #: Numbers that cancel: sums of products of three of them need far more than 53 bits.
@@ -95,6 +97,39 @@ def test_without_the_account_of_rounding_bounds_do_exceed_it(fully_connected, ex
     assert min(excess(fully_connected, exact, 60)) >= 3
 
 
+def random_facets(of: Collapsed, rng: np.random.Generator) -> Facets | None:
+    """Any whole numbers as shares, for some of the first site's taps."""
+    order, pixels, first = np.arange(of.count), np.arange(len(of.radius)), of.blocks[0].last
+    sizes = np.where(order < first, rng.integers(0, len(pixels) + 1, of.count), 0)
+    where = np.concatenate([np.zeros(0, np.int64), *[rng.permutation(pixels)[:size] for size in sizes]])
+    return make_facets(of, order, pixels, FacetShares(sizes, where, rng.integers(-5, 21, len(where))))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_facets_are_above_exact_relus(fully_connected, exact, seed):
+    """G·d + g ≥ relu(z) in rational arithmetic, at the ends of the box and inside; g is no larger than it must be."""
+    rng = np.random.default_rng(seed)
+    layers = wild_layers(rng, [1, 4, 2])
+    if seed % 2:
+        layers = [(rng.standard_normal(w.shape), rng.standard_normal(b.shape)) for w, b in layers]
+    low, high = -1.0, 1 / 3
+    found = Bounds(fully_connected(layers), np.array([low]), np.array([high]))
+    of = collapse(found, {}, np.eye(2), np.zeros(2))
+    facets = random_facets(of, rng)
+    if facets is None:
+        return
+    center, net = Fraction(float(found.center.reshape(-1)[0])), exact(layers)
+    numbers = next(iter(of.numbers.values()))
+    for place in np.flatnonzero(numbers):
+        tap = numbers[place] - 1
+        G, g = Fraction(float(facets.G.toarray()[tap, 0])), Fraction(float(facets.g[tap]))
+        gaps = []
+        for x in (Fraction(low), Fraction(high), Fraction(low) / 3, Fraction(high) / 7):
+            gaps.append(G * (x - center) + g - max(net.values(x)[0][place], 0))
+        assert min(gaps) >= 0
+        assert min(gaps) <= 1e-6 * (1 + g)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_tightened_bounds_hold_wherever_the_margin_is_not_positive(fully_connected, exact, seed):
     """Rounds and clips, with weights that cancel and with ordinary ones: against exact values of all neurons."""
@@ -111,13 +146,16 @@ def test_tightened_bounds_hold_wherever_the_margin_is_not_positive(fully_connect
     slopes = rng.random((of.count, 1))
     taps, sides = np.repeat(np.arange(of.count), 2), np.tile([1.0, -1.0], of.count)
     rows = signed_taps(of, taps, sides, rng.choice([0, 0.1, 1, 30], len(taps)), goal)
-    value = below(of, rows, of.lower[:, None], of.upper[:, None], np.repeat(slopes, len(taps), axis=1), None).bound
+    facets = random_facets(of, rng) if seed % 3 else None
+    value = below(
+        of, rows, of.lower[:, None], of.upper[:, None], np.repeat(slopes, len(taps), axis=1), None, facets
+    ).bound
     lower, upper = of.lower.copy(), of.upper.copy()
     np.maximum.at(lower, taps[sides > 0], value[sides > 0])
     np.minimum.at(upper, taps[sides < 0], -value[sides < 0])
     groups = make_groups(of, np.arange(of.count) % 2, lower, upper, slopes[:, 0])
     low_, high_ = lower[:, None].copy(), upper[:, None].copy()
-    clip(of, groups, [0.3, 1.0, 5.0], below(of, goal, low_, high_, slopes, None), low_, high_)
+    clip(of, groups, [0.3, 1.0, 5.0], below(of, goal, low_, high_, slopes, None, facets), low_, high_)
     # the margin less the shift, exactly, as another output bias
     net = exact(layers)
     net.layers[-1][1][0] -= Fraction(shift)

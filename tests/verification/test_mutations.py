@@ -23,7 +23,9 @@ from lingraft.verification import (
     collapse,
     crown,
     dual,
+    facets,
     intervals,
+    matrix,
     nodes,
     tighten,
     verifier,
@@ -112,6 +114,25 @@ def _domains_are_bounded(nets: Any) -> None:
             assert bool(((z <= domains.upper.t()[:, :, None] + ROUNDING).all(1) | ~inside).all())
 
 
+def _facets_are_bounds(nets: Any) -> None:
+    for model, region, points, spec, offset, margins in _networks(nets):
+        network, _, collapsed = nets.collapsed(model, region, spec, offset)
+        first = facets.first_site(collapsed)
+        if first is None:
+            continue
+        z, _ = nets.tap_values(network, collapsed, points)
+        x = network.inside(points).flatten(1).t() - collapsed.center[:, None]
+        x = x / collapsed.radius[:, None].clamp(min=1e-30)  # a pixel may be fixed
+        exact, domains = Dual(collapsed, torch.float64), root_domains(collapsed, torch.float64)
+        for i in range(len(domains)):
+            found = first.facets(facets.fit(first, exact, domains.select(torch.tensor([i]))))
+            assert bool((found.G.times(x) + found.g >= z[: len(found.g)].clamp(min=0) - ROUNDING).all())
+            for share in (0.5, 1.0):
+                domain = domains.select(torch.tensor([i]))
+                domain.alpha[: len(found.g)] = share
+                assert float(exact.with_facets(found).bound(domain)) <= float(margins[:, i].min()) + ROUNDING
+
+
 def _multipliers_help(nets: Any) -> None:
     better = worse = 0
     for model, region, _, spec, offset, _ in _networks(nets):
@@ -187,6 +208,7 @@ def _checks(nets: Any, oracle: Any) -> None:
     _bounds_hold(nets)
     _the_collapsed_network_is_the_network(nets)
     _domains_are_bounded(nets)
+    _facets_are_bounds(nets)
     _multipliers_help(nets)
     _counterexamples_stay(nets)
     _verdicts_are_exact(nets, oracle)
@@ -405,6 +427,25 @@ def _(patch: pytest.MonkeyPatch) -> None:
         f(self, -gradient, rate)
 
     _wrap(patch, ascent.Adam, "ascend", wrong)
+
+
+@_mutation("facets: constant")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, facets.FirstSite, "facets", lambda f, *a: f(*a)._replace(g=-f(*a).g))
+
+
+@_mutation("facets: coefficients")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, *a: Any) -> dual.Facets:
+        G, g = f(*a)
+        return dual.Facets(matrix.Matrix(-G.forward, -G.backward), g)
+
+    _wrap(patch, facets.FirstSite, "facets", wrong)
+
+
+@_mutation("facets: share")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, dual.Dual, "share", lambda f, *a: 2 * f(*a))
 
 
 @_mutation("tightening: sign of γ")

@@ -78,8 +78,9 @@ def _check(certificate: Certificate, network: Network) -> None:
         order = np.empty(certificate.count, np.int64)
         for (_, _, places), taps in zip(named, numbers, strict=True):
             order[places] = taps
+        pixels = inner_places(network.shape)
         for i, tree in enumerate(certificate.trees):
-            check_tree(collapsed, order, i, tree)
+            check_tree(collapsed, order, pixels, i, tree)
 
 
 def question(certificate: Certificate, network: Network) -> tuple[Network, Array, Array]:

@@ -51,7 +51,7 @@ def make_groups(of: Collapsed, numbers: Integers, lower: Array, upper: Array, al
                 both, sides = np.concatenate([taps, taps]), np.repeat([1.0, -1.0], len(taps))
                 rows = signed_taps(of, both, sides, np.zeros(len(both)), none)
                 slopes = np.repeat(alpha[:, None], len(both), axis=1)
-                forms = below(of, rows, lower[:, None], upper[:, None], slopes, None, site)
+                forms = below(of, rows, lower[:, None], upper[:, None], slopes, None, sites=site)
                 pixels = np.flatnonzero(forms.p.any(1))
                 scaled = (forms.p[pixels] * of.radius[pixels, None]).T
                 size = np.maximum(np.abs(scaled).sum(1, keepdims=True), 1e-30)

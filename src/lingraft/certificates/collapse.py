@@ -87,7 +87,7 @@ def collapse(bounds: Bounds, named: Mapping[int, Integers], spec: Array, offset:
     found.p, found.q = _dense(p).T, _dense(q).T
     reach = np.maximum(found.upper, 0)
     rounded = [abs(b.Q) @ reach[: b.first] + abs(b.P) @ found.radius for b in found.blocks]
-    lost = gamma(found.count + 4) * (np.concatenate([np.zeros(0), *rounded]) + np.abs(found.r))
+    lost = gamma(2 * found.count + 8) * (np.concatenate([np.zeros(0), *rounded]) + np.abs(found.r))
     found.cost = found.own + lost
     return found
 

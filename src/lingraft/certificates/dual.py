@@ -6,7 +6,8 @@ From the last site to the first, with q the coefficient on h = relu(z) and *any*
 
 where the minimum is at lower, at upper or at 0. So the multipliers of a certificate only choose λ, and no choice can
 make the bound wrong. Then λ·z = λ·(P d + Q h + r) adds to the coefficients of the taps before and of the image. What
-the rounding of these sums can take is Σ|λ|·cost (see `collapse.py`).
+the rounding of these sums can take is Σ|λ|·cost (see `collapse.py`). A part of a negative q may use h ≤ G·d + g instead
+(see `facets.py`), which adds to the coefficients of the image alone.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lingraft.certificates.collapse import Collapsed
+from lingraft.certificates.facets import Facets
 from lingraft.certificates.rounding import UNDERFLOW, Array, down, gamma
 from lingraft.certificates.rows import Integers
 
@@ -62,18 +64,26 @@ class Below:
 
 
 def below(
-    of: Collapsed, rows: Columns, lower: Array, upper: Array, alpha: Array, push: Array | None, sites: int | None = None
+    of: Collapsed,
+    rows: Columns,
+    lower: Array,
+    upper: Array,
+    alpha: Array,
+    push: Array | None,
+    facets: Facets | None = None,
+    sites: int | None = None,
 ) -> Below:
     """Linear functions of the image below the rows, where lower ≤ z ≤ upper (T, B) or (T, 1).
 
     `alpha` (T, B) is the slope of the line below an open relu; `push` (T, B) is subtracted from λ, it is +β where z ≥ 0
-    and −β where z ≤ 0 is known. With `sites`, the rows have no coefficients on taps from that site on.
+    and −β where z ≤ 0 is known. Of a negative coefficient on an open relu, the share α uses `facets`. With `sites`, the
+    rows have no coefficients on taps from that site on.
     """
     width = alpha.shape[1]
     q = np.repeat(rows.q, width, axis=1) if rows.q.shape[1] == 1 else rows.q.copy()
     p = np.repeat(rows.p, width, axis=1) if rows.p.shape[1] == 1 else rows.p.copy()
     reach = np.maximum(of.upper, 0)
-    error = rows.slack + gamma(of.count + 4) * (reach @ np.abs(rows.q) + of.radius @ np.abs(rows.p))
+    error = rows.slack + gamma(2 * of.count + 8) * (reach @ np.abs(rows.q) + of.radius @ np.abs(rows.p))
     gains, line = np.zeros(width), np.zeros(width)
     for block in reversed(of.blocks[:sites]):
         if block.last == block.first:
@@ -81,6 +91,12 @@ def below(
         here = slice(block.first, block.last)
         mine, low, high = q[here], lower[here], upper[here]
         on, open_ = low >= 0, (low < 0) & (high > 0)
+        if facets is not None and not block.first:
+            over = np.where(open_ & facets.used & (mine < 0), mine * alpha[here], 0.0)
+            mine = mine - over
+            error = error + gamma(1) * (reach[here] @ np.abs(mine)) + facets.cost @ np.abs(over)
+            line += facets.g @ over
+            p += facets.G.T @ over
         above = np.where(open_, high / np.where(open_, high - low, 1.0), on)
         step = np.where(mine > 0, np.where(open_, alpha[here], on), above) * mine  # λ
         if push is not None:

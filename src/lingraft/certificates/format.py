@@ -1,6 +1,6 @@
-"""The file format of certificates, version 1: a line of text, a JSON header, and compressed arrays.
+"""The file format of certificates, version 2: a line of text, a JSON header, and compressed arrays.
 
-    lingraft certificate 1\\n
+    lingraft certificate 2\\n
     <length of the header in bytes, decimal>\\n
     <header: JSON, UTF-8>
     <the arrays, one after the other, each compressed by zlib>
@@ -23,7 +23,7 @@ import numpy as np
 
 from lingraft.errors import LingraftError
 
-FIRST_LINE = b"lingraft certificate 1\n"
+FIRST_LINE = b"lingraft certificate 2\n"
 
 #: Limits for files of unknown origin: the header, and all arrays together.
 MAX_HEADER, MAX_BYTES = 1 << 20, 1 << 30
@@ -39,6 +39,7 @@ PARTS = [
     ("nodes", "i4", 1), ("in_force", "i4", 1),
     ("multipliers.alpha", "u1", 2), ("multipliers.sizes", "i4", 1),
     ("multipliers.taps", "i4", 1), ("multipliers.beta", "f4", 1),
+    ("facets.sizes", "i4", 1), ("facets.pixels", "i4", 1), ("facets.share", "i1", 1),
     ("rounds.sizes", "i4", 1), ("rounds.taps", "i4", 1), ("rounds.sides", "i1", 1), ("rounds.gamma", "f4", 1),
     ("rounds.alpha", "u1", 2),
     ("clips.forms_in_force", "i4", 1), ("clips.forms_alpha", "u1", 2), ("clips.groups", "i4", 2),
@@ -50,6 +51,15 @@ PARTS = [
 
 class Rejected(LingraftError):
     """A certificate that does not prove its claim; the message says why."""
+
+
+@dataclass
+class FacetShares:
+    """Facets of the first site's taps: how many entries each tap has (T,), or nothing; their pixels and shares."""
+
+    sizes: np.ndarray
+    pixels: np.ndarray
+    share: np.ndarray
 
 
 @dataclass
@@ -108,6 +118,7 @@ class Tree:
     nodes: np.ndarray
     in_force: np.ndarray
     multipliers: Multipliers
+    facets: FacetShares
     rounds: Rounds
     clips: Clips
 
@@ -237,7 +248,7 @@ def decode(data: bytes) -> Certificate:
 class _Decoder:
     def __init__(self, data: bytes):
         if not data.startswith(FIRST_LINE):
-            raise Rejected("the file is not a lingraft certificate of version 1")
+            raise Rejected("the file is not a lingraft certificate of version 2")
         end = data.index(b"\n", len(FIRST_LINE), len(FIRST_LINE) + 20)
         length = int(data[len(FIRST_LINE) : end])
         if not 0 < length <= min(MAX_HEADER, len(data)):
@@ -331,7 +342,12 @@ def tree_of(margin: int, parts: dict[str, np.ndarray]) -> Tree:
 
     clips = Clips(**of("clips."), multipliers=Multipliers(**of("clips.multipliers.")))
     return Tree(
-        margin, **of(""), multipliers=Multipliers(**of("multipliers.")), rounds=Rounds(**of("rounds.")), clips=clips
+        margin,
+        **of(""),
+        multipliers=Multipliers(**of("multipliers.")),
+        facets=FacetShares(**of("facets.")),
+        rounds=Rounds(**of("rounds.")),
+        clips=clips,
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from lingraft.certificates.clip import Group, clip, make_groups
 from lingraft.certificates.collapse import Collapsed
 from lingraft.certificates.dual import Below, below, margin, signed_taps
+from lingraft.certificates.facets import make_facets
 from lingraft.certificates.format import EMPTY, LEAF, Multipliers, Rejected, Tree
 from lingraft.certificates.rounding import Array
 from lingraft.certificates.rows import Integers
@@ -17,10 +18,13 @@ BATCH = 400_000
 SLOPES = np.arange(256) / 255
 
 
-def check_tree(of: Collapsed, order: Integers, column: int, tree: Tree) -> None:
-    """Return if the tree proves margin `column` of the collapsed network; `order` is the tap of each one it names."""
+def check_tree(of: Collapsed, order: Integers, pixels: Integers, column: int, tree: Tree) -> None:
+    """Return if the tree proves margin `column` of the collapsed network.
+
+    `order` is the tap, and `pixels` the pixel, that each number in the certificate means.
+    """
     try:
-        _Proof(of, order, column, tree).check()
+        _Proof(of, order, pixels, column, tree).check()
     except Rejected as error:
         raise Rejected(f"margin {tree.margin}: {error}") from error
 
@@ -35,9 +39,10 @@ class _Domain:
 
 
 class _Proof:
-    def __init__(self, of: Collapsed, order: Integers, column: int, tree: Tree):
+    def __init__(self, of: Collapsed, order: Integers, pixels: Integers, column: int, tree: Tree):
         self.of, self.order, self.tree = of, order, tree
         self.goal = margin(of, column)
+        self.facets = make_facets(of, order, pixels, tree.facets)
         self.width = max(1, BATCH // max(1, of.count))
         #: slopes of open taps that the certificate does not name
         self.usual = (of.upper > -of.lower).astype(np.float64)
@@ -132,7 +137,8 @@ class _Proof:
                 some = slice(start, min(start + self.width, first + size))
                 taps, sides = self.order[rounds.taps[some]], rounds.sides[some].astype(np.float64)
                 rows = signed_taps(of, taps, sides, rounds.gamma[some].astype(np.float64), self.goal)
-                value = below(of, rows, lower[:, None], upper[:, None], self._slopes(rounds.alpha[some]), None).bound
+                slopes = self._slopes(rounds.alpha[some])
+                value = below(of, rows, lower[:, None], upper[:, None], slopes, None, self.facets).bound
                 value[~np.isfinite(value)] = -np.inf  # an overflow proves nothing
                 np.maximum.at(tighter[0], taps[sides > 0], value[sides > 0])
                 np.minimum.at(tighter[1], taps[sides < 0], -value[sides < 0])
@@ -150,7 +156,7 @@ class _Proof:
             taps = self.order[multipliers.taps[here]]
             side = np.where(lower[taps, column] >= 0, 1.0, np.where(upper[taps, column] <= 0, -1.0, 0.0))
             np.add.at(push[:, column], taps, side * multipliers.beta[here].astype(np.float64))
-        return below(self.of, self.goal, lower, upper, self._slopes(multipliers.alpha[which]), push)
+        return below(self.of, self.goal, lower, upper, self._slopes(multipliers.alpha[which]), push, self.facets)
 
     def _clip(self, forms: int, columns: list[int], which: list[int], lower: Array, upper: Array) -> None:
         """Clip some columns of the bounds, in place."""

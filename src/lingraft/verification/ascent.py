@@ -85,10 +85,10 @@ def improve(
         below = row.c <= enough
         if step == steps or not bool(below.any()):
             break
-        _, z, _ = dual.forward(row, lines)
+        _, z, _, gradient = dual.forward(row, lines)
         moving = below.to(dual.dtype) * rate
         beta.ascend(z, moving)
-        alpha.ascend(row.q.clamp(min=0).mul_(z).mul_(free), moving)
+        alpha.ascend(gradient.mul_(free), moving)
         rate *= decay
     beta.store(result)
     return row.c, result

@@ -13,8 +13,10 @@ from lingraft.verification.budget import Budget, Exhausted
 from lingraft.verification.clip import Forms
 from lingraft.verification.collapse import Collapsed
 from lingraft.verification.dual import Domains, Dual
+from lingraft.verification.facets import first_site, fit
 from lingraft.verification.leaf import solve_leaf
 from lingraft.verification.proof import Clip, MarginProof, Split, UsedForms, whole
+from lingraft.verification.relaxation import relax_relu
 from lingraft.verification.tighten import tighten
 
 #: A margin counts as proven when its bound, recomputed in float64, exceeds this; the search stops at a little more.
@@ -28,6 +30,9 @@ TIGHTENED, TIGHTENING_STEPS = 60, 6
 
 #: A batch should take about so many seconds, and rounds of tightening stop when they gain less than this share.
 PACE, WORTHWHILE = 0.4, 0.03
+
+#: Facets, which make a step on the multipliers slower, are used if they raise the bound of the region by this share.
+WORTHWHILE_FACETS = 0.05
 
 #: (points (N, n) in the inner order, real pixels) → a witness or None.
 Attack = Callable[[Tensor], Tensor | None]
@@ -116,9 +121,10 @@ class Search:
         With a `pool`, which is (a part of) what a stopped search left, only its domains; `base` is then not tightened
         any more.
         """
-        worthwhile = False
+        bound, worthwhile = self._use_facets(base, bound), False
         if pool is None:
-            bound, worthwhile = self._tighten(base, bound)
+            if bool((bound <= ENOUGH).any()):
+                bound, worthwhile = self._tighten(base, bound)
             pool = Pool(bound[:0], base.select(torch.tensor([], dtype=torch.long, device=bound.device)))
             self._keep(pool, bound, base, base)
         batch = 8
@@ -139,6 +145,33 @@ class Search:
             elif spent > 2 * PACE:
                 batch = max(1, batch // 2)
 
+    def _use_facets(self, base: Domains, bound: Tensor) -> Tensor:
+        """Bound the first site's taps by facets from now on if that pays for the whole region; the new bound."""
+        first = first_site(self.collapsed)
+        if first is None:
+            return bound
+        self.budget.check_time()
+        shares = fit(first, self.dual, base)
+        facets = first.facets(shares)
+        dual, alpha = self.dual.with_facets(facets), base.alpha
+        base.alpha = self._first_alpha(base, 1.0)
+        better, improved = improve(dual, base, 3 * STEPS, enough=ENOUGH)
+        if not bool(better - bound > WORTHWHILE_FACETS * bound.abs()):
+            base.alpha = alpha
+            return bound
+        base.alpha = improved.alpha
+        self.dual, self.exact = dual, self.exact.with_facets(facets)
+        if self.proof is not None:
+            self.proof.facets = shares
+        return better
+
+    def _first_alpha(self, base: Domains, value: float | Tensor) -> Tensor:
+        """α of the base, but `value` where it is only the share of a facet, or would be."""
+        q = self.dual.bounded(base).q
+        where = (q < 0) & self.dual.open(base)
+        where[next(taps.last for taps in self.collapsed.taps if taps.last) :] = False
+        return torch.where(where, value, base.alpha)
+
     def _tighten(self, base: Domains, bound: Tensor) -> tuple[Tensor, bool]:
         """One round of tightening over the whole region; the new bound, and whether another round may pay."""
         started = time.monotonic()
@@ -146,9 +179,11 @@ class Search:
         count = min(TIGHTENED, int(torch.isfinite(score).sum()))
         if not count:
             return bound, False
+        # the margin's facets are no good start for taps
+        start = base if self.dual.facets is None else replace(base, alpha=self._first_alpha(base, 0.0))
         for taps in score.topk(count).indices.split(max(1, self.widest // 2)):
             self.budget.check_time()
-            round_ = tighten(self.dual, self.exact, base, taps, TIGHTENING_STEPS)
+            round_ = tighten(self.dual, self.exact, start, taps, TIGHTENING_STEPS)
             if self.proof is not None:
                 self.proof.rounds.append(round_)
         if bool((base.lower > base.upper).any()):
@@ -172,8 +207,11 @@ class Search:
 
     def _clip(self, domains: Domains, base: Domains) -> None:
         """Tighten the bounds of the domains by what bounds their margins, in place."""
-        exactly = base.exactly()
         if self.forms is None:
+            exactly = base.exactly()
+            if self.dual.facets is not None:
+                usual = relax_relu(base.lower, base.upper).lower_slope
+                exactly = replace(base, alpha=self._first_alpha(base, usual)).exactly()
             self.forms = Forms(self.collapsed, self.exact, exactly)
             if self.proof is not None:
                 group = self.forms.group_of(self.collapsed.count)

@@ -13,7 +13,7 @@ from lingraft.certificates.network import inner_places
 from lingraft.errors import LingraftError
 from lingraft.verification.clip import GRID
 from lingraft.verification.network import Network
-from lingraft.verification.proof import Bounded, MarginProof, Round
+from lingraft.verification.proof import Bounded, MarginProof, Round, Shares
 from lingraft.verification.request import Request
 from lingraft.verification.verifier import Result
 
@@ -53,7 +53,8 @@ class CertificateWriter:
             if len(index):
                 taps[self.numbers[position]] = places[_array(index)].astype(np.int32)
         count = sum(len(index) for index in taps.values())
-        trees = [_tree(margin, count) for margin in result.proof.margins]
+        pixels = np.argsort(inner_places(self.checked.shape))
+        trees = [_tree(margin, count, pixels) for margin in result.proof.margins]
         return replace(claim, model=self.checked.sha256, taps=taps, trees=trees)
 
 
@@ -74,8 +75,8 @@ def _array(tensor: Tensor) -> np.ndarray:
     return tensor.detach().cpu().numpy()
 
 
-def _tree(proof: MarginProof, taps: int) -> Tree:
-    """The tree in preorder, with what belongs to its nodes in the same order."""
+def _tree(proof: MarginProof, taps: int, pixels: np.ndarray) -> Tree:
+    """The tree in preorder, with what belongs to its nodes in the same order; `pixels` are the file's numbers."""
     split: dict[int, tuple[int, int, int]] = {}
     for step in proof.splits:
         for i, (node, tap) in enumerate(zip(step.nodes.tolist(), step.taps.tolist(), strict=True)):
@@ -104,6 +105,7 @@ def _tree(proof: MarginProof, taps: int) -> Tree:
         "nodes": kinds,
         "in_force": in_force,
         **_multipliers("multipliers", order),
+        **_facets(proof.facets, taps, pixels),
         **_rounds(proof.rounds),
         "clips.forms_in_force": [forms.in_force for forms in proof.forms],
         "clips.forms_alpha": [_array(forms.alpha) for forms in proof.forms],
@@ -137,6 +139,19 @@ def _multipliers(prefix: str, records: list[tuple[Bounded, int]]) -> dict[str, l
         taps += _array(record.rows)[used].tolist()
         beta += values[used].tolist()
     return {f"{prefix}.alpha": alpha, f"{prefix}.sizes": sizes, f"{prefix}.taps": taps, f"{prefix}.beta": beta}
+
+
+def _facets(shares: Shares | None, taps: int, pixels: np.ndarray) -> dict[str, Any]:
+    """Pixels and shares of each tap in turn."""
+    if shares is None:
+        return {"facets.sizes": [], "facets.pixels": [], "facets.share": []}
+    tap = _array(shares.tap)
+    order = np.argsort(tap, kind="stable")
+    return {
+        "facets.sizes": np.bincount(tap, minlength=taps),
+        "facets.pixels": pixels[_array(shares.pixel)[order]],
+        "facets.share": _array(shares.share)[order],
+    }
 
 
 def _rounds(rounds: list[Round]) -> dict[str, Any]:

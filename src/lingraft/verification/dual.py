@@ -8,10 +8,13 @@ A domain is the region with some taps restricted to one side of a split. Domains
     bound = c − ‖p‖₁
 
 Any α ∈ [0, 1] and β ≥ 0 (any β in smooth networks) give a sound bound (α,β-CROWN, Xu et al. 2021, Wang et al. 2021).
+Taps of the first site may have a second upper bound h ≤ G·x + g (`facets.py`). Where q < 0, which leaves α without a
+use, it is the share of that bound: α·(G·x + g) + (1 − α)·(s·z + t).
 The gradient has a closed form: with the minimizer x* = −sign(p), z* and h* follow forward, and ∂bound/∂λ = z*, so
 autograd is not needed.
 """
 
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -104,6 +107,13 @@ class Row(NamedTuple):
     c: Tensor
 
 
+class Facets(NamedTuple):
+    """h ≤ G·x + g over |x| ≤ 1, for the taps of the first site: G (F, n), g (F, 1)."""
+
+    G: Matrix
+    g: Tensor
+
+
 @dataclass
 class Evaluation:
     """Bounds (B,) and what the branching looks at: q (T, B), the lines, and the minimizers (B, n), real pixels."""
@@ -131,9 +141,21 @@ class Dual:
         self.dense = [(first, last, P.to(dtype)) for first, last, P, _ in scaled if not P.sparse]
         shift = collapsed.c + self.center @ collapsed.p
         self.margins = Row(collapsed.q.to(dtype), (collapsed.p * self.radius[:, None]).to(dtype), shift.to(dtype))
+        self.facets: Facets | None = None
         self.relu = torch.zeros(collapsed.count, 1, dtype=torch.bool, device=self.r.device)
         for first, last, kind in self.kinds:
             self.relu[first:last] = kind == "relu"
+
+    def with_facets(self, facets: Facets) -> "Dual":
+        """The same with upper bounds of the first site's taps."""
+        result = copy(self)
+        result.facets = Facets(facets.G.to(self.dtype), facets.g.to(self.dtype))
+        return result
+
+    def share(self, lines: Lines) -> Tensor:
+        """How much of the facets (F, B) is used where q < 0: α of open taps, nothing of others."""
+        count = 0 if self.facets is None else len(self.facets.g)
+        return torch.where(lines.upper_slope[:count] < 1, lines.lower_slope[:count], 0.0)
 
     def lines(self, domains: Domains) -> Lines:
         """Lines of the taps in each domain; the lower ones of ReLU taps that stay open are α·z."""
@@ -178,28 +200,34 @@ class Dual:
         """
         width = lines.lower_slope.shape[1]
         q = rows.q.expand(-1, width).clone()
-        slope = torch.empty_like(q)
+        slope, negative = torch.empty_like(q), torch.empty_like(q)
         for first, last, Q in reversed(self.taps):
             here = slice(first, last)
             positive = q[here].clamp(min=0)
             torch.mul(positive, lines.lower_slope[here], out=slope[here])
-            slope[here].addcmul_(q[here] - positive, lines.upper_slope[here])
+            torch.sub(q[here], positive, out=negative[here])
+            if not first and self.facets is not None:
+                over = negative[here] * self.share(lines)
+                negative[here] -= over
+            slope[here].addcmul_(negative[here], lines.upper_slope[here])
             if push is not None:
                 slope[here] -= push[here]
             if first:
                 q[:first] += Q.transposed_times(slope[here])
-        negative = q.clamp(max=0)
         c = rows.c + (negative * lines.upper_intercept).sum(0) + (slope * self.r).sum(0)
         if self.smooth:
-            c = c + ((q - negative) * lines.lower_intercept).sum(0)
+            c = c + (q.clamp(min=0) * lines.lower_intercept).sum(0)
             c = c if edge is None else c + edge
         p = rows.p + self.sparse.transposed_times(slope) if self.sparse else rows.p.expand(-1, width).clone()
         for first, last, P in self.dense:
             p.addmm_(P.backward, slope[first:last])
+        if self.facets is not None:
+            p += self.facets.G.transposed_times(over)
+            c = c + (over * self.facets.g).sum(0)
         return Row(q, p, c - p.abs().sum(0))
 
-    def forward(self, row: Row, lines: Lines) -> tuple[Tensor, Tensor, Tensor]:
-        """The scaled minimizer x* (n, B), and z* and h* (T, B) that it gives on the lines that were used."""
+    def forward(self, row: Row, lines: Lines) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The scaled minimizer x* (n, B); z* and h* (T, B) that it gives on the lines that were used; ∂bound/∂α."""
         x = row.p.sign().neg_()
         z = self.sparse.times(x) + self.r if self.sparse else self.r.expand(-1, x.shape[1]).clone()
         h = torch.empty_like(z)
@@ -213,7 +241,13 @@ class Dual:
             if first:
                 z[here] += Q.times(h[:first])
             torch.addcmul(shift[here], slope[here], z[here], out=h[here])
-        return x, z, h
+            if not first and self.facets is not None:
+                beyond = (self.facets.G.times(x) + self.facets.g - h[here]).masked_fill_(below[here], 0.0)
+                h[here].addcmul_(beyond, self.share(lines))
+        gradient = row.q.clamp(min=0).mul_(z)
+        if self.facets is not None:
+            gradient[: len(beyond)].addcmul_(row.q[: len(beyond)], beyond)
+        return x, z, h, gradient
 
     def edge(self, domains: Domains) -> Tensor | None:
         """Σ β·lower over splits z ≥ lower and −β·upper over splits z ≤ upper (B,): nothing in ReLU networks."""

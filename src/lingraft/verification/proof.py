@@ -2,8 +2,10 @@
 
 Per margin, over the taps of the collapsed network, in the order in which it came about:
 
+- `facets`, if any, bound the ReLUs h of the first taps by functions of the image (`facets.py`): in rounds, clips and
+  leaves, an open tap with coefficient q < 0 on h uses α·q·(G·x + g), and its chord for the rest of q;
 - `rounds` tighten the bounds of taps over the whole region (`tighten.py`); each uses the bounds after the ones before;
-- `forms` are linear functions below z and −z of taps (`clip.py`), from the bounds after `in_force` rounds;
+- `forms` are linear functions below z and −z of taps (`clip.py`), from the bounds after `in_force` rounds, not facets;
 - `splits` make the tree: node 0 is the whole region, a split at a tap gives the node of z ≥ 0 and the node of z ≤ 0;
 - `clips` tighten the bounds of a node, and so of all nodes below it: the multipliers bound the margin by p·x + c, and
   every tap of a group g with reach > 0 gets, on each side, the best of b + γc − ‖a + γp‖₁ for γ = k·‖a‖₁ / reach, k in
@@ -23,6 +25,15 @@ import torch
 from torch import Tensor
 
 from lingraft.verification.dual import STEPS_OF_ALPHA, Domains
+
+
+@dataclass
+class Shares:
+    """Facets of the first taps: G, entry by entry, is a share of P at `tap`, `pixel` (E,), of so many steps (E,)."""
+
+    tap: Tensor
+    pixel: Tensor
+    share: Tensor
 
 
 @dataclass
@@ -76,6 +87,7 @@ class MarginProof:
     """The proof of one of the problem's margins."""
 
     margin: int
+    facets: Shares | None = None
     rounds: list[Round] = field(default_factory=list)
     forms: list[UsedForms] = field(default_factory=list)
     splits: list[Split] = field(default_factory=list)

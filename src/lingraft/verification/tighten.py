@@ -89,10 +89,10 @@ def _search(dual: Dual, columns: Domains, rows: Row, steps: int, rate: float = 0
             torch.where(better, new, old, out=old)
         if step == steps:
             break
-        x, z, h = dual.forward(row, lines)
+        x, z, h, gradient = dual.forward(row, lines)
         gamma.ascend((margin.p * x).sum(0) + (margin.q * h).sum(0) + margin.c, rate * unit)
         beta.ascend(z, rate)
-        alpha.ascend(row.q.clamp(min=0).mul_(z).mul_(free), rate)
+        alpha.ascend(gradient.mul_(free), rate)
         rate *= decay
     columns.alpha = kept[0]
     beta.value = kept[1]
