@@ -66,6 +66,13 @@ def _fail() -> None:
     raise LingraftError("refused")
 
 
+def test_an_archive_that_ends_in_its_header(tmp_path: Path) -> None:
+    for length in range(12):
+        (tmp_path / cifar10.ARCHIVE).write_bytes(gzip.compress(archive())[:length])
+        with pytest.raises(LingraftError):
+            cifar10.read("test", tmp_path)
+
+
 @pytest.mark.parametrize("name", ["../../test_batch.bin", "/test_batch.bin", "a/../test_batch.bin"])
 def test_nothing_of_an_archive_is_written(tmp_path: Path, name: str) -> None:
     (tmp_path / "data").mkdir()
@@ -131,7 +138,7 @@ def test_files_that_unpack_to_gigabytes(tmp_path: Path) -> None:
         cifar10.read("test", tmp_path)
     packing = zlib.compressobj()
     start, more = (packing.compress(bytes(1 << 24)) + packing.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
-    packed = start + more * 255
+    packed = start + more * 50
     path.write_bytes(mat(True)[:128] + struct.pack("<II", 15, len(packed)) + packed)
     with pytest.raises(LingraftError, match="more than"):
         svhn.read_mat(path, 5)

@@ -195,6 +195,14 @@ def test_nested_graphs_and_packed_gigabytes(fuzzed: Any, tmp_path: Path, reader:
             fuzzed.survive(lambda: READERS[reader](path)) or _refused()
 
 
+@pytest.mark.parametrize("reader", READERS)
+def test_a_negative_batch(tmp_path: Path, reader: str) -> None:
+    path = tmp_path / "x.onnx"
+    path.write_bytes(made([("Relu", "x", "y", {})], (-1, 2)))
+    with pytest.raises(LingraftError):
+        READERS[reader](path)
+
+
 @pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "weights"])
 def test_weights_in_other_files(fuzzed: Any, tmp_path: Path, location: str) -> None:
     """Weights outside of the folder of the network are not read, nor are files that are larger than they should be."""

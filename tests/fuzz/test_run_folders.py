@@ -24,7 +24,7 @@ from lingraft.grafting import GraftingConfig, graft_and_tune
 from lingraft.grafting.mask_file import load_mask, save_mask
 from lingraft.grafting.scores import Scores
 from lingraft.report import write_report
-from lingraft.runs import ModelDescription, Run, load_tensors
+from lingraft.runs import ModelDescription, Run, load_tensors, save_tensors
 from lingraft.training import TrainingConfig, train
 from lingraft.training.checkpoint import Checkpoint
 from lingraft.verification.request import Limits, Request
@@ -209,6 +209,14 @@ def test_descriptions_of_huge_networks(fuzzed: Any, whole: Path, tmp_path: Path,
     path.write_text(json.dumps({**read_json(path), **changes}))
     with pytest.raises(LingraftError):
         lingraft.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("shape", [[4, 2**63], [10**6, 10**6], [-4, -3], [], [2.5], None, "ab", [[4]]])
+def test_other_shapes_of_masks(tmp_path: Path, shape: Any) -> None:
+    path = tmp_path / "mask.safetensors"
+    save_tensors(path, {"1": torch.zeros(2, dtype=torch.uint8)}, {"shapes": {"1": shape}})
+    with pytest.raises(LingraftError, match="not a mask"):
+        load_mask(path)
 
 
 def npy(shape: tuple[int, ...], kind: str = "<f8") -> bytes:

@@ -78,7 +78,8 @@ def _read_archive(archive: Path, names: Sequence[str]) -> dict[str, bytes]:
                     blobs[name] = file.read(_RECORDS * _RECORD + 1)
                 if len(blobs) == len(names):
                     break
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
+    # TypeError: what tarfile makes of a gzip file that ends in its header
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, TypeError) as error:
         raise damaged("cifar10", archive, f"it does not unpack ({error})") from error
     except OSError as error:
         raise damaged("cifar10", archive, f"it cannot be read ({error.strerror or error})") from error

@@ -1,5 +1,6 @@
 """Masks in a file, as bits."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +23,9 @@ def load_mask(path: Path) -> dict[str, Tensor]:
         raise LingraftError(f"{path} is missing. Make it with `lingraft select RUN`.")
     bits, metadata = load_tensors(path)
     try:
-        return {name: unpack(bits[name], shape) for name, shape in metadata["shapes"].items()}
+        shapes = metadata["shapes"]
+        if any((math.prod(shape) + 7) // 8 != bits[name].numel() for name, shape in shapes.items()):
+            raise ValueError("other shapes than bits")
+        return {name: unpack(bits[name], shape) for name, shape in shapes.items()}
     except (KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
         raise LingraftError(f"{path} is not a mask. Make it with `lingraft select RUN`.") from error

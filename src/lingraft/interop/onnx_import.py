@@ -77,7 +77,7 @@ def _input(graph: Any, constants: dict[str, np.ndarray]) -> tuple[int, tuple[int
     if kind.elem_type != 1:
         raise LingraftError("the input of the network is not of type float32. Export it in single precision.")
     batch, *shape = [dim.dim_value for dim in kind.shape.dim] or [0]
-    if not shape or min(shape) < 1:
+    if not shape or min(shape) < 1 or batch < 0:
         raise LingraftError(
             f"the input of the network has the dimensions {[batch, *shape]} (0 for an open one)."
             " Export it with a batch dimension first and all others fixed."
