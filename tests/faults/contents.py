@@ -88,7 +88,9 @@ def _content(path: Path) -> Any:
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines() if _is_whole_line(line)]
+    # a damaged line may stay, as long as it is not taken for good
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return [json.loads(line) for line in text.splitlines() if _is_whole_line(line)]
 
 
 def _is_whole_line(line: str) -> bool:

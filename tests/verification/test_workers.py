@@ -122,6 +122,9 @@ def test_a_killed_worker_costs_nothing_but_time(request_: Request, expected: lis
 class Bomb:
     """Ends the process that unpickles it."""
 
+    def to(self, device: str) -> "Bomb":
+        return self
+
     def __reduce__(self) -> tuple[object, ...]:
         return os._exit, (9,)
 
@@ -227,7 +230,14 @@ def test_a_script_without_a_main_guard(tmp_path: Path) -> None:
 def test_workers_end_with_their_parent(tmp_path: Path, end: signal.Signals) -> None:
     script = tmp_path / "script.py"
     script.write_text(HARD)
-    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a process in the background of a shell ignores Ctrl-C, and so would its children
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     try:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "begin\n"

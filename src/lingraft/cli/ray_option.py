@@ -15,7 +15,7 @@ class RayCommand(TyperCommand):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         filled = []
-        for arg, following in zip(args, [*args[1:], ""], strict=True):
+        for arg, following in zip(args, [*args[1:], ""], strict=False):
             filled.append(arg)
             if arg == "--ray" and not ADDRESS.fullmatch(following):
                 filled.append("auto")
