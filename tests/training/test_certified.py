@@ -165,7 +165,7 @@ def test_batch_norm_in_training(batch: tuple[nn.Module, Tensor, Tensor]) -> None
 
 def widths(model: nn.Module, images: Tensor) -> list[float]:
     found = interval_bounds(graph_of(model), *bounds(images, 0.01))
-    return [float((x.upper - x.lower).mean()) for x in (found.first, *found.sites.values())]
+    return [(x.upper - x.lower).mean().item() for x in (found.first, *found.sites.values())]
 
 
 @pytest.mark.parametrize("name", ["conv-big", "resnet-4b"])
