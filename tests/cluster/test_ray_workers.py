@@ -56,6 +56,9 @@ def test_a_killed_worker_costs_nothing_but_time(ray: ModuleType, request_: Reque
 class Bomb:
     """Ends the process that unpickles it."""
 
+    def to(self, device: str) -> "Bomb":
+        return self
+
     def __reduce__(self) -> tuple[object, ...]:
         return os._exit, (9,)
 

@@ -241,7 +241,8 @@ def test_what_becomes_of_parts(script: list[Any], verdict: str, reason: str | No
     """Retries, late answers and further divisions of parts; what is left of a falsified problem is dropped."""
     staff = Ensemble(*copy.deepcopy(script))
     mates = Crew(staff, 60.0)
-    ((_, result),) = mates.run([0], lambda i: (None, i))  # type: ignore[arg-type,return-value]
+    problem = branchy(1, 0.1).problem(0)
+    ((_, result),) = mates.run([0], lambda i: (problem, i))
     assert (result.verdict, result.reason, result.domains) == (verdict, reason, domains)
     assert not mates.left
     assert not mates.divisions

@@ -21,6 +21,9 @@ LOCAL = "local"
 #: How to connect: Ray prints nothing of what workers or it itself have to say.
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 
+#: Tries to start a Ray of our own: it gives up after 30 seconds, which a busy machine may need.
+STARTS = 3
+
 #: Bytes of shared memory for the objects of a Ray of our own: the network, problems and results.
 OBJECT_STORE = 512 * 1024**2
 
@@ -63,7 +66,7 @@ def _connect(ray: ModuleType, address: str, workers: int | None) -> None:
             if address != AUTO or "RAY_ADDRESS" in os.environ:
                 raise
             _start(ray, workers)  # there is none on this machine
-    except (ConnectionError, ValueError, RuntimeError, OSError, ImportError) as error:
+    except Exception as error:  # Ray has no type of its own for this: it may be an Exception and no more
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise LingraftError(
             f"cannot connect to Ray at {address!r}: {lines[0]} Check the address (`ray status` on a node shows whether"
@@ -75,11 +78,12 @@ def _start(ray: ModuleType, workers: int | None) -> None:
     """A Ray of our own on this machine, for nobody else."""
     # Ray's own default is 15, and limits of time are in seconds of the clock, whatever else the machine does
     os.environ.setdefault("RAY_worker_niceness", "0")
-    ray.init(
-        address="local",
-        num_cpus=workers,
-        include_dashboard=False,
-        object_store_memory=OBJECT_STORE,
-        _node_ip_address="127.0.0.1",
-        **QUIET,
-    )
+    own = {"num_cpus": workers, "object_store_memory": OBJECT_STORE, "_node_ip_address": "127.0.0.1"}
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init(address="local", include_dashboard=False, **own, **QUIET)
+            return
+        except Exception:
+            if not left:
+                raise
+            ray.shutdown()

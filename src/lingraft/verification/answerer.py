@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from lingraft.verification.network import Network
 from lingraft.verification.process_memory import die_first, forget_peak, is_out_of_memory, limit_memory
@@ -57,7 +58,9 @@ class Divided:
 
 def setup_of(network: Network, limits: Limits) -> bytes:
     """What every worker needs to know before the first problem."""
-    return pickle.dumps((network, limits.double, limits.prove))
+    device = next((v.device for node in network.nodes for v in vars(node).values() if isinstance(v, Tensor)), None)
+    cpu = network.to(torch.float64, torch.device("cpu"))
+    return pickle.dumps((cpu, "cpu" if device is None else device.type, limits.double, limits.prove))
 
 
 class Answerer:
@@ -66,8 +69,9 @@ class Answerer:
     def __init__(self, setup: bytes, memory: float):
         torch.set_num_threads(1)
         die_first()
-        network, double, self.prove = pickle.loads(setup)
-        self.verifier, self.memory = Verifier(network, double), memory
+        network, device, double, self.prove = pickle.loads(setup)
+        self.device = torch.device(device)
+        self.verifier, self.memory = Verifier(network.to(torch.float64, self.device), double), memory
         self.wanted = 0
         limit_memory(memory + SLACK)
 
@@ -84,6 +88,7 @@ class Answerer:
         verifier, memory = self.verifier, self.memory
         if common is None:
             problem, seed = pickle.loads(question)
+            problem = problem.to(self.device)
             result = _guarded(
                 verifier, lambda: verifier.verify(problem, seconds, memory, seed, self.prove, self._is_wanted)
             )

@@ -72,7 +72,7 @@ class Worker(ABC):
 
     def begin(self, task: Task, ask: Ask) -> None:
         """Send a task."""
-        question, common = task.part or (pickle.dumps(ask(task.number)), None)
+        question, common = task.part or (_packed(*ask(task.number)), None)
         self.task, self.idle, self.asked_for = task, False, 0
         self.begun = time.monotonic()
         self.deadline = self.begun + task.patience
@@ -97,6 +97,11 @@ class Worker(ABC):
     @abstractmethod
     def end(self) -> str:
         """End the worker and what it does; says how it ended."""
+
+
+def _packed(problem: Problem, seed: int) -> bytes:
+    """On the CPU: the worker has its own device."""
+    return pickle.dumps((problem.to("cpu"), seed))
 
 
 SomeWorker = TypeVar("SomeWorker", bound=Worker)

@@ -41,6 +41,11 @@ class Problem:
     spec: Tensor
     offset: Tensor
 
+    def to(self, device: torch.device | str) -> "Problem":
+        """The same on another device."""
+        region = Region(self.region.lower.to(device), self.region.upper.to(device))
+        return Problem(self.image.to(device), region, self.spec.to(device), self.offset.to(device))
+
 
 @dataclass
 class Result:
