@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 #: A command that takes longer hangs.
-PATIENCE = 180.0
+PATIENCE = 600.0
 
 
 def preload() -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from lingraft.errors import LingraftError
 
-EXAMPLES = int(os.environ.get("LINGRAFT_FUZZ", "25"))
+EXAMPLES = int(os.environ.get("LINGRAFT_FUZZ", "15"))
 
 settings.register_profile(
     "fuzz",
