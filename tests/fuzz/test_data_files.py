@@ -140,5 +140,5 @@ def test_files_that_unpack_to_gigabytes(tmp_path: Path) -> None:
     start, more = (packing.compress(bytes(1 << 24)) + packing.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
     packed = start + more * 50
     path.write_bytes(mat(True)[:128] + struct.pack("<II", 15, len(packed)) + packed)
-    with pytest.raises(LingraftError, match="(more|larger) than"):
+    with pytest.raises(LingraftError, match=r"(more|larger) than"):
         svhn.read_mat(path, 5)
