@@ -158,7 +158,7 @@ def test_branch_and_bound(elsewhere: None) -> None:
     spec = torch.tensor([[1.0, -1.0]])
     with torch.no_grad():
         lowest = (model((torch.rand(20000, 8) < 0.5).float()) @ spec.t()).min()
-    constraints = spec, (0.5 - lowest)[None]
+    constraints = spec, (0.3 - lowest)[None]
     request = Request(model.to(ELSEWHERE), torch.full((1, 8), 0.5), None, eps=0.5, constraints=constraints)
     assert request.device == ELSEWHERE
     result = Verifier(request.network).verify(request.problem(0), 600.0, prove=True)
