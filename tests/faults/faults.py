@@ -130,17 +130,19 @@ def kill_at_times(campaign: Campaign, step: Step) -> None:
 def stop_workers(campaign: Campaign, step: Step) -> None:
     """kill -9 of a worker process in the middle, as the kernel does when memory runs out."""
     with campaign.tally("kill -9 of a worker (out of memory)", step.name) as tally:
-        while tally.injected < max(1, campaign.times // 4):
+        for _ in range(max(2, campaign.times // 2)):
             with campaign.place(step) as place:
                 command = Command([*step.arguments, "--workers", "2"], place)
+                _child(command)
+                time.sleep(campaign.chance.uniform(0, 2 * step.seconds))
                 worker = _child(command)
                 if worker:
-                    time.sleep(campaign.chance.uniform(0, 2 * step.seconds))
-                    os.kill(_child(command) or worker, signal.SIGKILL)
+                    os.kill(worker, signal.SIGKILL)
                 outcome = command.wait()
                 if outcome.code:
                     tally.problems.append(f"a killed worker ends the command: {outcome.errors[-300:]}")
-                campaign.recovers(tally, step, place, outcome)
+                if worker:
+                    campaign.recovers(tally, step, place, outcome)
 
 
 def _child(command: Command) -> int | None:
