@@ -21,15 +21,20 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 
 
 def actors() -> list[int]:
-    """Ids of the living processes in which our actors are: Ray names them so."""
-    found = []
+    """Processes of our actors, which Ray names so; those of another Ray on this machine are not below this process."""
+    parents, found = {}, []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             if f"ray::{Actor.__name__}".encode() in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
         except OSError:
             continue
-    return found
+
+    def ours(pid: int) -> bool:
+        return pid == os.getpid() or (pid in parents and ours(parents[pid]))
+
+    return [pid for pid in found if ours(pid)]
 
 
 def test_a_killed_worker_costs_nothing_but_time(ray: ModuleType, request_: Request, expected: list[Result]) -> None:
