@@ -55,7 +55,7 @@ class CpuTimes:
 
     def _watch(self) -> None:
         tick = os.sysconf("SC_CLK_TCK")
-        while not self._done.wait(0.1):
+        while not self._done.wait(0.5):  # not more often: a look at all processes takes CPU from the workers
             for pid in actors():
                 try:
                     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
