@@ -40,13 +40,13 @@ def actors() -> list[int]:
 def test_a_killed_worker_costs_nothing_but_time(ray: ModuleType, request_: Request, expected: list[Result]) -> None:
     found: dict[int, Result] = {}
     killed: list[int] = []
-    for result in verify_each(request_, Limits(60, workers=2, ray="auto")):
+    for result in verify_each(request_, Limits(600, workers=2, ray="auto")):
         found[result.index] = result
         if result.verdict != "misclassified" and not killed:
             killed = actors()[:1]
             os.kill(killed[0], signal.SIGKILL)
     assert killed
-    ours, theirs = (summarize(results, 60) for results in (found.values(), expected))
+    ours, theirs = (summarize(results, 600) for results in (found.values(), expected))
     assert [found[i].verdict for i in range(len(expected))] == [result.verdict for result in expected]
     assert (ours.verified, ours.falsified, ours.misclassified) == (
         theirs.verified,
@@ -77,7 +77,7 @@ def test_one_retry_and_no_more(ray: ModuleType, request_: Request, expected: lis
         return (Bomb() if i == special else request_.problem(i)), 0  # type: ignore[return-value]
 
     staff = RayStaff(ray, setup_of(request_.network, Limits()), 1, 1e9, gpu=False)
-    found = dict(Crew(staff, 60).run(open_, ask))
+    found = dict(Crew(staff, 600).run(open_, ask))
     assert set(found) == set(open_)
     for i in open_:
         if i == special:
@@ -92,11 +92,11 @@ def test_another_version_on_a_node_is_an_error(
 ) -> None:
     monkeypatch.setattr(lingraft, "__version__", "0.0.other")
     with pytest.raises(lingraft.LingraftError, match=r"0\.0\.other"):
-        list(verify_each(request_, Limits(60, workers=1, ray="auto")))
+        list(verify_each(request_, Limits(600, workers=1, ray="auto")))
 
 
 def test_a_node_that_cannot_prepare_is_an_error(ray: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "FAILED_STARTS", 1)
     staff = RayStaff(ray, b"no network", 1, 1e9, gpu=False)
     with pytest.raises(lingraft.LingraftError, match=r"do not start.*Unpickling.*`ray status`"):
-        list(Crew(staff, 60).run([0], lambda i: pytest.fail("nothing to ask")))
+        list(Crew(staff, 600).run([0], lambda i: pytest.fail("nothing to ask")))

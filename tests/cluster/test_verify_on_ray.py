@@ -39,7 +39,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def call(run: Run, *arguments: str) -> dict[str, Any]:
-    command = ["verify", str(run.path), "--timeout", "60", "--images", "8", "--json", *arguments]
+    command = ["verify", str(run.path), "--timeout", "600", "--images", "8", "--json", *arguments]
     result = CliRunner().invoke(app, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return {name: value for name, value in json.loads(result.stdout).items() if name not in TIMES}
