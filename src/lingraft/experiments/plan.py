@@ -115,6 +115,7 @@ def _cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed:
             "eps": network.eps,
             **scale.train,
             **scale.train_on.get(network.data, {}),
+            **scale.train_on.get(str(changes.get("method")), {}),
             **changes,
             "seed": seed,
         },
@@ -122,7 +123,7 @@ def _cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed:
     )
     if row.graft is not None:
         varied = {row.vary.option: value} if row.vary and value is not None else {}
-        options = {**row.graft, **varied, **scale.graft, **scale.graft_on.get(network.data, {}), "seed": seed}
+        options = {**row.graft, **varied, **scale.graft, **scale.graft_on.get(model, {}), "seed": seed}
         percent = round(100 * float(options["ratio"]))
         run = Stage("graft", options, run, title=f"{run.title}-{options['method']}-{percent}")
     measures = tuple(Stage(command, getattr(scale, command), run) for command in recipe.measure)

@@ -26,7 +26,7 @@ COLUMNS = {
 #: What can be measured of a run, in this order: the command that does it → what it gives.
 MEASURES = {"score": "instability and significance", "evaluate": "SA and RA", "verify": "VA, UNR and Time"}
 
-#: Options of a command, as on the command line without the dashes; `true` is a flag.
+#: Options of a command, as on the command line without the dashes; `true` is a flag, `false` leaves an option out.
 Options = dict[str, str | int | float | bool]
 
 
@@ -138,8 +138,9 @@ class Scale(_Strict):
     score: Options = {}
     evaluate: Options
     verify: Options
-    #: data set → changes to the options of train and graft
+    #: data set, or method of training → changes to the options of train; those of the method come last
     train_on: dict[str, Options] = {}
+    #: model → changes to the options of graft
     graft_on: dict[str, Options] = {}
     #: model → about how many minutes an epoch takes on two cores
     minutes: dict[str, float] = {}
