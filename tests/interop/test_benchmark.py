@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from lingraft import LingraftError
 from lingraft.interop.answer import Answer, Counterexample, read_counterexample
 from lingraft.interop.answer_log import AnswerLog
 from lingraft.interop.benchmark import Entry, read_instances
+from lingraft.interop.run_benchmark import run_instances
 
 
 @pytest.fixture
@@ -112,3 +114,33 @@ def test_errors_are_tried_again_and_damaged_lines_left_out(folder) -> None:
     del damaged["seconds"]
     path.write_text(path.read_text() + json.dumps(damaged) + '\n{"answer": "uns')
     assert list(log_of(folder, entries).resume()) == [1]
+
+
+class Slow:
+    """Answers the first instance at once; the next one ends when it is told to close, as a killed tool does."""
+
+    def __init__(self) -> None:
+        self.asked: list[Path] = []
+        self.begun, self.closed = threading.Event(), threading.Event()
+        self.thread = threading.current_thread()
+
+    def ask(self, onnx: Path, vnnlib: Path, timeout: float) -> Answer:
+        self.asked.append(vnnlib)
+        if len(self.asked) == 2:
+            self.thread = threading.current_thread()
+            self.begun.set()
+            self.closed.wait(60)
+        return Answer("unsat")
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_after_a_stop_no_other_instance_is_begun(folder) -> None:
+    asker = Slow()
+    answers = run_instances(read_instances(folder), [0, 1, 2], [lambda: asker])
+    assert next(answers)[0] == 0
+    assert asker.begun.wait(60)
+    answers.close()  # as Ctrl-C does
+    asker.thread.join(60)
+    assert len(asker.asked) == 2

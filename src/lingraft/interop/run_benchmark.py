@@ -5,6 +5,7 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -60,6 +61,9 @@ def run_instances(
                 raise item
             yield item
     finally:
+        with suppress(queue.Empty):  # after a stop nobody begins another one
+            while True:
+                left.get_nowait()
         for asker in made:
             asker.close()
 
