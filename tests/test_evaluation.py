@@ -1,5 +1,6 @@
 """Standard and robust accuracy."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,8 @@ def test_the_mode_of_the_model_is_put_back() -> None:
 def test_names_and_records() -> None:
     result = evaluate(Threshold(), FOUR, Attack(2 / 255, steps=3, restarts=4, seed=9), images=3)
     assert result.name == "pgd-3x4 eps=0.00784314 images=3 seed=9"
+    other = replace(result, attack=replace(result.attack, step_size=0.001))
+    assert other.name == "pgd-3x4 eps=0.00784314 images=3 seed=9 step=0.001"
     record = result.as_dict()
     assert (record["attack"], record["steps"], record["restarts"], record["seed"]) == ("pgd", 3, 4, 9)
     assert record["step_size"] == pytest.approx(2.5 * 2 / 255 / 3)

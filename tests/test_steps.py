@@ -119,6 +119,19 @@ def test_training_again_changes_nothing_but_other_data_are_refused(story, data):
     assert all(torch.equal(a, b) for a, b in zip(again.parameters(), model.parameters(), strict=True))
     with pytest.raises(LingraftError, match="other settings"):
         lingraft.train(Net(), data.take(399), eps=EPS, epochs=5, batch=16, lr=0.05, run=run)
+    with pytest.raises(LingraftError, match="other settings"):
+        lingraft.train(Net(), data, data.take(50), eps=EPS, epochs=5, batch=16, lr=0.05, run=run)
+
+
+def test_training_goes_on_with_the_same_grafted_neurons_only(story, data):
+    (model, linear), run = story["models"], story["runs"][1]
+    how = {"eps": EPS, "epochs": 1, "batch": 32, "run": run, "parent": story["runs"][0]}
+    same = {name: site.mask for name, site in grafted_activations(linear).items()}
+    again = lingraft.train(lingraft.graft(model, same), data, **how)
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), linear.parameters(), strict=True))
+    other = {name: ~mask for name, mask in same.items()}
+    with pytest.raises(LingraftError, match="other settings .mask"):
+        lingraft.train(lingraft.graft(model, other), data, **how)
 
 
 def test_a_run_keeps_nothing_of_another_model(story, test_images):

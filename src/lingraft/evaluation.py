@@ -78,8 +78,11 @@ class Evaluation:
 
     @property
     def name(self) -> str:
-        """Names attack, ε, images and seed: two evaluations with the same name measure the same thing."""
-        return f"{self.attack} eps={self.attack.eps:.6g} images={self.images} seed={self.attack.seed}"
+        """Names attack, ε, images, seed and an unusual step size: the same name means that the same was measured."""
+        attack = self.attack
+        usual = attack.name != "pgd" or attack.step_size == default_step(attack.eps, attack.steps)
+        step = "" if usual else f" step={attack.step_size:.6g}"
+        return f"{attack} eps={attack.eps:.6g} images={self.images} seed={attack.seed}{step}"
 
     def as_dict(self) -> dict[str, Any]:
         """Flat and JSON-able."""

@@ -6,7 +6,14 @@
     checkpoint.safetensors   where training goes on after a stop
     scores.npz           instability and significance of every neuron; in a grafted run, those it was chosen by
     scores-grafted.npz   the same of the grafted network itself
+    mask.safetensors     the neurons that `lingraft select` chose
     summary.json         the figures measured: SA, RA, VA …
+    verdicts.jsonl       verification, one line an image
+    witnesses/           counterexamples
+    images/              images of the user's own that there are verdicts about
+    certificates/        certificates, and the network as ONNX that they are about
+    corners/             corner cases, and the verdicts on them
+    compare/             what another verifier says of the same images
     commands.jsonl       the commands that made all this, as they were typed
     search/              candidates of `lingraft graft RUN --method auto`, and their Pareto front
     figures/             pictures
@@ -205,7 +212,7 @@ class Run:
         write_json(self.description_path, description.model_dump(mode="json"))
 
     def save_weights(self, model: nn.Module, metadata: Mapping[str, Any] | None = None) -> None:
-        """Write `model.safetensors`."""
+        """Write `model.safetensors`, with what is said of the weights as metadata."""
         save_tensors(self.weights_path, model.state_dict(), metadata)
 
     def inside(self, name: str) -> Path:

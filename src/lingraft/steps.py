@@ -64,9 +64,9 @@ def train(
     arguments or data it refuses, unless `restart` throws away what is there.
     """
     run = _run(run)
-    images = ImageSet.of(data)
-    name = _name(images)
-    images, held_out = _divided(images) if validation is None else (images, ImageSet.of(validation))
+    given = [ImageSet.of(part) for part in (data, validation) if part is not None]
+    name = _name(given)
+    images, held_out = given if len(given) == 2 else _divided(given[0])
     device, is_grafted = device_of(model), bool(grafting.grafted_activations(model))
     if line_lr is not None and not is_grafted:
         raise LingraftError("line_lr is the learning rate of grafted lines, and the model has none. Leave it out.")
@@ -80,7 +80,7 @@ def train(
             config = grafting.GraftingConfig(eps, seed=seed)
             trained: nn.Module
             trained, history = grafting.graft_and_tune(
-                model, images, held_out, config, tuning, run, description, mask={}, **common
+                model, images, held_out, config, tuning, run, description, mask=grafting.masks(model), **common
             )
         else:
             usual = {**preset_settings("laptop", method), **({} if lr is None else {"lr": lr})}
@@ -187,11 +187,13 @@ def _run(folder: Folder) -> Run:
     return folder if isinstance(folder, Run) else Run(folder)
 
 
-def _name(data: ImageSet) -> str:
+def _name(given: Sequence[ImageSet]) -> str:
     """A name for data that has none. It changes with every pixel and label, so that no run goes on with other data."""
-    digest = hashlib.sha256(repr(tuple(data.images.shape)).encode())
-    for tensor in (data.images, data.labels):
-        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    digest = hashlib.sha256()
+    for data in given:
+        digest.update(repr(tuple(data.images.shape)).encode())
+        for tensor in (data.images, data.labels):
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
     return f"{OWN}-{digest.hexdigest()[:8]}"
 
 

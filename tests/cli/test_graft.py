@@ -118,9 +118,10 @@ def test_gradual_and_regularized(parent: Path, tmp_path: Path):
     assert all(record["l1"] > 0 and 0 < record["unstable"] < 1 for record in history)
 
 
-def test_a_sigmoid_network_end_to_end(tmp_path: Path):
+@pytest.mark.parametrize("model", ["sigmoid-cnn", "tanh-cnn"])
+def test_a_smooth_network_end_to_end(model: str, tmp_path: Path):
     plain, counts = tmp_path / "plain", ("--bound-images", 10, "--images", 20)
-    call("train", "--data", "digits", "--model", "sigmoid-cnn", "--epochs", 4, "--lr", 0.3, "-o", plain)
+    call("train", "--data", "digits", "--model", model, "--epochs", 8, "--lr", 0.05, "-o", plain)
     for method in ("grafting", "gap"):
         out = tmp_path / method
         result = json.loads(call("graft", plain, "--method", method, "--epochs", 1, *counts, "-o", out, "--json"))

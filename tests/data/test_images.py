@@ -129,6 +129,9 @@ def test_of_takes_data_in_any_form(form: str, count: int | None):
     [
         ([torch.zeros(1, 2, 2)], "pairs"),
         ([], "no images"),
+        (7, "tensors, a DataLoader or a Dataset, not int"),
+        ([("a picture", 3)], "not str"),
+        ([(torch.zeros(1, 2, 2), 0), (torch.zeros(1, 3, 3), 1)], "the same shape"),
         ((torch.zeros(3, 1, 2, 2), torch.zeros(3)), "int64"),
         ((torch.full((3, 1, 2, 2), 2.0), torch.zeros(3).long()), "first layer of the model"),
     ],

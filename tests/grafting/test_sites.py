@@ -11,6 +11,8 @@ import lingraft
 from lingraft import LingraftError, zoo
 from lingraft.grafting import Site, graft
 
+SMOOTH = {"sigmoid-cnn": "sigmoid", "tanh-cnn": "tanh"}
+
 
 @pytest.mark.parametrize("name", [name for name in zoo.MODELS if name != "conv-huge"])
 def test_networks_of_the_zoo(name):
@@ -19,7 +21,7 @@ def test_networks_of_the_zoo(name):
     found = lingraft.sites(model, shape)
     assert sum(site.neurons for site in found) == zoo.count_neurons(name)
     assert all(dict(model.named_modules())[site.name] for site in found)
-    assert {site.kind for site in found} == ({"sigmoid"} if name == "sigmoid-cnn" else {"relu"})
+    assert {site.kind for site in found} == {SMOOTH.get(name, "relu")}
 
 
 def test_functions_and_methods_are_sites(own):

@@ -34,7 +34,12 @@ def make_onnx(tmp_path: Path) -> MakeOnnx:
     ) -> Path:
         protos = [
             helper.make_node(
-                operation, inputs.split(), [output], name=f"the_{output}", domain=domain, **(rest[0] if rest else {})
+                operation,
+                inputs.split(),
+                output.split(),
+                name=f"the_{output}",
+                domain=domain,
+                **(rest[0] if rest else {}),
             )
             for operation, inputs, output, *rest in nodes
         ]

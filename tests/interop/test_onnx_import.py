@@ -338,6 +338,13 @@ def test_two_outputs(make_onnx):
         load_onnx(make_onnx([("Relu", "x", "a"), ("Tanh", "x", "b")], [1, 3], outputs=("a", "b")))
 
 
+def test_a_second_output_of_a_node(make_onnx):
+    nodes = [("BatchNormalization", "x s b m v", "z mean var p q"), ("Add", "z mean", "y")]
+    path = make_onnx(nodes, [1, 3], {name: np.ones(3, np.float32) for name in "sbmv"}, opset=9)
+    with pytest.raises(LingraftError, match="takes 'mean', which cannot be read"):
+        load_onnx(path)
+
+
 def test_input_without_a_batch_dimension(make_onnx):
     with pytest.raises(LingraftError, match="batch dimension"):
         load_onnx(make_onnx([("Relu", "x", "y")], ["N"]))

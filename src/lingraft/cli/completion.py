@@ -14,6 +14,7 @@ NAMES: dict[str, Sequence[str]] = {
         "resnet-4b",
         "conv-huge",
         "sigmoid-cnn",
+        "tanh-cnn",
         "digits-cnn",
         "cnn-b-half",
         "conv-big-half",

@@ -58,7 +58,7 @@ class ImageSet:
         if isinstance(source, cls):
             return source.take(slice(count))
         if isinstance(source, tuple | list) and len(source) == 2 and hasattr(source[0], "shape"):
-            images, labels = (torch.as_tensor(part) for part in source)
+            images, labels = map(_tensor, source)
         else:
             images, labels = _collected(source, count)
         images = images if images.dtype == torch.uint8 else images.float()
@@ -96,19 +96,34 @@ def _collected(source: Any, count: int | None) -> tuple[Tensor, Tensor]:
         pairs: Iterable[Any] = map(source.__getitem__, range(len(source)))  # it need not know how to end an iteration
     else:
         pairs = source
+    if not isinstance(pairs, Iterable) and not hasattr(pairs, "__getitem__"):
+        raise LingraftError(f"the data must be tensors, a DataLoader or a Dataset, not {type(source).__name__}.")
     parts: list[tuple[Tensor, Tensor]] = []
     seen = 0
     for pair in pairs:
         if not isinstance(pair, Sequence) or len(pair) != 2:
             raise LingraftError(f"the data must give pairs (images, labels), not {type(pair).__name__}.")
-        images, labels = (torch.as_tensor(values) for values in pair)
+        images, labels = map(_tensor, pair)
         parts.append((images, labels) if labels.ndim else (images[None], labels[None]))
         seen += len(parts[-1][0])
         if count is not None and seen >= count:
             break
     if not parts:
         raise LingraftError("the data hold no images.")
+    shapes = {tuple(images.shape[1:]) for images, _ in parts}
+    if len(shapes) > 1:
+        raise LingraftError(f"the images must have the same shape, but have {', '.join(map(str, sorted(shapes)))}.")
     return torch.cat([images for images, _ in parts]), torch.cat([labels for _, labels in parts])
+
+
+def _tensor(values: Any) -> Tensor:
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise LingraftError(
+            f"images and labels must be tensors, arrays or numbers, not {type(values).__name__} ({error})."
+            " Convert them in the data set."
+        ) from error
 
 
 def _whole(labels: Tensor) -> Tensor:

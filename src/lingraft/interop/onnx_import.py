@@ -88,6 +88,9 @@ def _input(graph: Any, constants: dict[str, np.ndarray]) -> tuple[int, tuple[int
 def _translate_node(
     builder: GraphBuilder, proto: Any, values: dict[str, Value], uses: Counter[str], opset: int
 ) -> Value:
+    unknown = [name for name in proto.input if name and name not in values]
+    if unknown:  # a second output of another node
+        raise LingraftError(f"{proto.op_type} node {proto.name!r} takes {unknown[0]!r}, which cannot be read.")
     inputs = [values[name] if name else None for name in proto.input]
     node = OnnxNode(proto, inputs, [uses[name] == 1 for name in proto.input])
     if proto.domain not in ("", "ai.onnx"):

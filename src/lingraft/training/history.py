@@ -68,7 +68,10 @@ class History:
 
     @property
     def best(self) -> Epoch:
-        """The epoch whose weights are kept: highest robust accuracy, then standard accuracy, then the earliest."""
+        """The epoch whose weights are kept: highest robust accuracy, then standard accuracy, then the earliest.
+
+        With `keep_certified`, what intervals certify counts first.
+        """
         candidates = self.epochs[self.keep_from :] or self.epochs[-1:]
 
         def order(epoch: Epoch) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ from lingraft.evaluation import Attack, correct, robust
 from lingraft.files import append_line, line_of, read_lines, replacing
 from lingraft.memory import kept_memory
 from lingraft.progress import Advance, console, progress
-from lingraft.runs import ModelDescription, Run, load_tensors, load_weights, save_tensors
+from lingraft.runs import ModelDescription, Run, load_tensors, load_weights
 from lingraft.training import distributed
 from lingraft.training.checkpoint import Checkpoint, check_same_settings, refuse_foreign
 from lingraft.training.history import Epoch, History, has_collapsed
@@ -85,9 +85,9 @@ def fit(
     """Train `model` in place; at the end it has the weights of the best epoch and is in eval mode.
 
     After each epoch: standard accuracy and PGD accuracy on the validation images, a line in history.jsonl, the
-    checkpoint, and in model.safetensors the weights of the epoch with the highest robust accuracy so far. Called again
-    on the same run it goes on after the last whole epoch; on the CPU, with the same number of threads, the result is
-    equal to the bit. A finished run is left as it is. `restart` throws away what the run holds.
+    checkpoint, and in model.safetensors the weights of the best epoch so far (see `History.best`). Called again on the
+    same run it goes on after the last whole epoch; on the CPU, with the same number of threads, the result is equal to
+    the bit. A finished run is left as it is. `restart` throws away what the run holds.
     """
     device = torch.device(device)
     description.check_fits(train, "training")
@@ -200,7 +200,7 @@ def _kept_epoch(run: Run) -> int | None:
 def _save_if_best(model: nn.Module, run: Run, epochs: Sequence[Epoch], plan: Plan) -> None:
     best = plan.history(epochs).best
     if best is epochs[-1]:
-        save_tensors(run.weights_path, model.state_dict(), {"epoch": best.epoch, "sa": best.sa, "ra": best.ra})
+        run.save_weights(model, {"epoch": best.epoch, "sa": best.sa, "ra": best.ra})
 
 
 def _train_epoch(

@@ -12,7 +12,7 @@ from lingraft.names import lookup
 from lingraft.zoo import architectures
 from lingraft.zoo.layers import Normalize
 
-ACTIVATIONS = (nn.ReLU, nn.Sigmoid)
+ACTIVATIONS = (nn.ReLU, nn.Sigmoid, nn.Tanh)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ MODELS: dict[str, ModelSpec] = {
     "conv-big": ModelSpec(architectures.conv_big, "ConvBig", "Mirman et al. 2018"),
     "resnet-4b": ModelSpec(architectures.resnet_4b, "ResNet-4B", "Bak et al. 2021"),
     "conv-huge": ModelSpec(architectures.conv_huge, "ConvHuge", "Chen et al. 2022"),
-    "sigmoid-cnn": ModelSpec(architectures.sigmoid_cnn, "sigmoid CNN", "after Chen et al. 2022"),
+    "sigmoid-cnn": ModelSpec(architectures.smooth_cnn, "sigmoid CNN", "after Chen et al. 2022"),
+    "tanh-cnn": ModelSpec(partial(architectures.smooth_cnn, activation=nn.Tanh), "tanh CNN", "after Chen et al. 2022"),
     "digits-cnn": ModelSpec(architectures.digits_cnn, "digits CNN", "lingraft", (1, 8, 8)),
     # controls: plain networks with as many non-linear neurons as grafting a half leaves
     "cnn-b-half": ModelSpec(partial(architectures.cnn_b, divisor=2), "CNN-B, half width", "control"),
