@@ -217,6 +217,21 @@ def test_nan_weights_are_refused(small, own_images):
         score(small, own_images, GraftingConfig(EPS))
 
 
+class WithGradient:
+    """A significance of one's own that forgot to detach its result."""
+
+    def score(self, model, data):
+        found = lingraft.sites(model, tuple(data.images.shape[1:]))
+        return {site.name: torch.rand(site.shape, requires_grad=True) for site in found}
+
+
+def test_own_scores_with_a_graph_can_be_kept(tmp_path: Path, small, own_images: ImageSet):
+    scores = score(small, own_images, GraftingConfig(EPS), WithGradient())
+    assert scores.facts["significance"] == "WithGradient"
+    scores.save(tmp_path / "scores.npz")
+    assert Scores.load(tmp_path / "scores.npz").significance.keys() == scores.significance.keys()
+
+
 def test_scores_are_kept_in_a_file(tmp_path: Path, small, own_images: ImageSet):
     scores = score(small, own_images, GraftingConfig(EPS))
     path = tmp_path / "scores.npz"

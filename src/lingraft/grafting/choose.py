@@ -37,7 +37,9 @@ def score(model: nn.Module, data: ImageSet, config: GraftingConfig, significance
         significance = _significance(name, config)
     else:
         name = type(significance).__name__
-    significant = significance.score(model, images)
+    significant = {
+        site: torch.as_tensor(values).detach().cpu() for site, values in significance.score(model, images).items()
+    }
     _check_sites(name, significant, shapes(sites(model, tuple(data.images.shape[1:]))))
     facts: dict[str, Any] = {"significance": name, "images": len(images), "eps": config.eps, "seed": config.seed}
     if name == "hydra":
