@@ -126,6 +126,13 @@ def test_frozen_weights_stay_and_lines_move(tmp_path: Path, tune: Tune, digits_r
     assert any((site.line()[0][site.mask] != 0.4).any() for site in grafted_activations(model).values())
 
 
+@pytest.mark.parametrize("method", ["zero", "baseline"])
+def test_with_nothing_to_train_nothing_is_begun(tmp_path: Path, tune: Tune, method: str):
+    with pytest.raises(LingraftError, match="no lines to train"):
+        tune(tmp_path / "run", method=method, tuning={"freeze_weights": True})
+    assert not Run(tmp_path / "run").checkpoint_path.exists()
+
+
 def test_a_given_mask_takes_the_place_of_scores(tmp_path: Path, digits, digits_run: Path):
     model = lingraft.load(digits_run)
     mask: dict[str, Tensor] = {"7": torch.arange(64) < 10}

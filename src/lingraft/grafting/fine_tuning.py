@@ -21,7 +21,7 @@ from lingraft.grafting.scores import Scores
 from lingraft.grafting.sites import grafted_activations, sites
 from lingraft.grafting.surgery import check_shapes, masks, prepared, shapes
 from lingraft.runs import GraftedSite, ModelDescription, Run
-from lingraft.training import Epoch, History, Loss, Plan, fit, loss_at, make_loss, make_schedule, total
+from lingraft.training import Epoch, History, Loss, Plan, fit, loss_at, make_loss, make_plan, total
 from lingraft.training.certified import CertifiedLoss
 from lingraft.training.checkpoint import refuse_foreign
 from lingraft.training.loop import print_epoch
@@ -67,6 +67,8 @@ def graft_and_tune(
         chosen = choose(scores, config, masks(grafted))
     if not config.gradual:
         graft_in_place(grafted, chosen, config)
+    if tuning is not None and tuning.freeze_weights and not _has_lines(grafted, config):
+        raise LingraftError("there are no lines to train, and the weights are frozen. Leave out one or the other.")
     if tuning is None:
         history = None
         run.save_weights(grafted)
@@ -91,6 +93,13 @@ def graft_in_place(model: nn.Module, mask: Mapping[str, Tensor], config: Graftin
             site.prune(mask[name])
         elif name in mask:
             site.graft(mask[name], config.slope, config.intercept)
+
+
+def _has_lines(model: nn.Module, config: GraftingConfig) -> bool:
+    """Whether there are lines to learn, or will be: pruned neurons have none."""
+    if config.gradual and not config.how.zero:
+        return True
+    return any(bool((site.mask & ~site.fixed).any()) for site in grafted_activations(model).values())
 
 
 def _scores(model: nn.Module, train: ImageSet, config: GraftingConfig, run: Run) -> Scores:
@@ -138,24 +147,9 @@ def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], aug
         parts.append((tuning.stability, ReluStability(training.eps)))
     if "l1" in tuning.regularize:
         parts.append((tuning.l1, WeightNorm()))
-    return Plan(
-        loss=loss if len(parts) == 1 else total(*parts),
-        groups=groups,
-        schedule=make_schedule(training.schedule, training.epochs, training.milestones),
-        settings=settings,
-        eps=training.eps,
-        epochs=training.epochs,
-        batch=training.batch,
-        optimizer=training.optimizer,
-        momentum=training.momentum,
-        clip=training.clip,
-        seed=training.seed,
-        augment=augment,
-        validation_steps=training.validation_steps,
-        validation_images=training.validation_images,
-        certify=training.certified or tuning.certified > 0,
-        keep_certified=training.keep_certified,
-    )
+    whole = loss if len(parts) == 1 else total(*parts)
+    certify = training.certified or tuning.certified > 0
+    return make_plan(training, whole, groups, settings, augment=augment, certify=certify)
 
 
 def _gradually(plan: Plan, model: nn.Module, train: ImageSet, config: GraftingConfig, scores: Scores) -> Plan:

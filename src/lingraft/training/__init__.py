@@ -9,7 +9,7 @@ from lingraft.training.initialization import initialize, initialize_for_interval
 from lingraft.training.loop import Plan, fit
 from lingraft.training.loss import Figures, Loss, ScheduledLoss, loss_at, total
 from lingraft.training.schedule import SCHEDULES, Schedule, make_schedule
-from lingraft.training.train import make_loss, train
+from lingraft.training.train import make_loss, make_plan, train
 
 __all__ = [
     "CERTIFIED",
@@ -29,6 +29,7 @@ __all__ = [
     "initialize_for_intervals",
     "loss_at",
     "make_loss",
+    "make_plan",
     "make_schedule",
     "preset_settings",
     "total",

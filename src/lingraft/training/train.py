@@ -1,6 +1,7 @@
 """Training a network robustly, by name of the method."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -35,6 +36,38 @@ def make_loss(config: TrainingConfig) -> Loss | ScheduledLoss:
     return TradesLoss(config.eps, config.attack_steps, config.trades_beta)
 
 
+def make_plan(
+    config: TrainingConfig,
+    loss: Loss | ScheduledLoss,
+    groups: Sequence[Mapping[str, Any]],
+    settings: Mapping[str, Any],
+    *,
+    augment: bool,
+    certify: bool,
+    keep_from: int = 0,
+) -> Plan:
+    """What `fit` needs to train with this loss and these parameter groups as the config says; fields as in `Plan`."""
+    return Plan(
+        loss=loss,
+        groups=groups,
+        schedule=config.learning_rate(),
+        settings=settings,
+        eps=config.eps,
+        epochs=config.epochs,
+        batch=config.batch,
+        optimizer=config.optimizer,
+        momentum=config.momentum,
+        clip=config.clip,
+        seed=config.seed,
+        augment=augment,
+        validation_steps=config.validation_steps,
+        validation_images=config.validation_images,
+        keep_from=keep_from,
+        certify=certify,
+        keep_certified=config.keep_certified,
+    )
+
+
 def train(
     model: nn.Module,
     train: ImageSet,
@@ -53,24 +86,14 @@ def train(
     if isinstance(loss, ScheduledLoss):
         description.check_fits(train, "training")
         _check_bounded(model.to(device), loss, train)
-    plan = Plan(
-        loss=loss,
-        groups=[{"params": list(model.parameters()), "lr": config.lr, "weight_decay": config.weight_decay}],
-        schedule=config.learning_rate(),
-        settings={**config.as_dict(), "augment": augment},
-        eps=config.eps,
-        epochs=config.epochs,
-        batch=config.batch,
-        optimizer=config.optimizer,
-        momentum=config.momentum,
-        clip=config.clip,
-        seed=config.seed,
+    plan = make_plan(
+        config,
+        loss,
+        [{"params": list(model.parameters()), "lr": config.lr, "weight_decay": config.weight_decay}],
+        {**config.as_dict(), "augment": augment},
         augment=augment,
-        validation_steps=config.validation_steps,
-        validation_images=config.validation_images,
-        keep_from=config.growth.full_from if config.certified else 0,
         certify=config.certified,
-        keep_certified=config.keep_certified,
+        keep_from=config.growth.full_from if config.certified else 0,
     )
     return fit(model, train, validation, run, plan, description, device=device, restart=restart, report=report)
 
