@@ -148,6 +148,14 @@ def _conv(to: OnnxWriter, shape: Shape, module: nn.Conv1d | nn.Conv2d, x: Value)
     )
 
 
+def _pool(
+    to: OnnxWriter, shape: Shape, operation: str, x: Value, kernel_size: Any, stride: Any, padding: Any, **rest: Any
+) -> Value:
+    kernel, strides = _pair(kernel_size), _pair(stride or kernel_size)
+    attributes = {"kernel_shape": kernel, "strides": strides, "pads": _pair(padding) * 2, **rest}
+    return to.value(shape, operation, x.name, **attributes)
+
+
 @_writes("max_pool2d")
 def _max_pool(
     to: OnnxWriter,
@@ -160,17 +168,8 @@ def _max_pool(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Value:
-    kernel, pads = _pair(kernel_size), _pair(padding)
-    return to.value(
-        shape,
-        "MaxPool",
-        x.name,
-        kernel_shape=kernel,
-        strides=_pair(stride) if stride else kernel,
-        pads=pads * 2,
-        dilations=_pair(dilation),
-        ceil_mode=int(ceil_mode),
-    )
+    rest = {"dilations": _pair(dilation), "ceil_mode": int(ceil_mode)}
+    return _pool(to, shape, "MaxPool", x, kernel_size, stride, padding, **rest)
 
 
 @_writes("avg_pool2d")
@@ -187,17 +186,8 @@ def _avg_pool(
 ) -> Value:
     if divisor_override is not None:
         raise LingraftError("average pooling with a divisor of its own cannot be written as ONNX.")
-    kernel, pads = _pair(kernel_size), _pair(padding)
-    return to.value(
-        shape,
-        "AveragePool",
-        x.name,
-        kernel_shape=kernel,
-        strides=_pair(stride) if stride else kernel,
-        pads=pads * 2,
-        ceil_mode=int(ceil_mode),
-        count_include_pad=int(count_include_pad),
-    )
+    rest = {"ceil_mode": int(ceil_mode), "count_include_pad": int(count_include_pad)}
+    return _pool(to, shape, "AveragePool", x, kernel_size, stride, padding, **rest)
 
 
 @_writes("adaptive_avg_pool2d")
