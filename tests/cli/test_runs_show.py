@@ -1,6 +1,7 @@
 """`lingraft runs` and `lingraft show` print what the folders hold, and nothing is measured anew."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ def test_runs_lists_all_of_them_with_their_figures_and_names_the_damaged_one(fol
     assert listed["plain"]["misclassified"] == verification["misclassified"] > 0
     assert listed["deep/child"]["grafted"] == pytest.approx(0.25, abs=0.01)
     assert listed["deep/child"]["va"] is None
+
+
+def test_a_summary_of_another_kind_hides_no_other_run(folder, tmp_path):
+    for name in ("odd", "plain"):
+        shutil.copytree(folder / "plain", tmp_path / name)
+    (tmp_path / "odd" / "summary.json").write_text('{"evaluation": {"mine": {"data": "digits", "eps": 0.01}}}')
+    odd, plain = json.loads(call("runs", tmp_path, "--json"))
+    assert "does not say what lingraft writes" in odd["error"]
+    assert plain["sa"] is not None
+    with pytest.raises(LingraftError, match="does not say what lingraft writes"):
+        call("show", tmp_path / "odd")
 
 
 def test_runs_prints_a_table_in_which_what_was_not_measured_is_a_dash(folder):

@@ -28,7 +28,7 @@ def runs(
     from rich.markup import escape
     from rich.table import Table
 
-    from lingraft.report.study import Study
+    from lingraft.report.study import Study, explained
     from lingraft.report.table import COLUMNS, NUMBERS, rows, show
     from lingraft.runs import Run
 
@@ -40,7 +40,8 @@ def runs(
     for path in sorted(found.parent for found in folder.rglob("model.json")):
         name = path.relative_to(folder).as_posix()
         try:
-            measured = rows([Study(Run(path), name)])
+            with explained():
+                measured = rows([Study(Run(path), name)])
         except LingraftError as error:  # one damaged run does not hide the others
             listed.append({"run": name, "path": str(path), "error": str(error)})
             table.add_row(escape(name), "[red]damaged[/]")

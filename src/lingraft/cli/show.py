@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 @app.command()
 def show(folder: RunFolder, as_json: Json = False) -> None:
     """Print what a run folder holds: the model, how it was made, everything measured of it. Measures nothing."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    from lingraft.report.study import Study
+    from lingraft.report.study import Study, explained
     from lingraft.report.table import rows
     from lingraft.runs import Run
 
     run = Run(folder)
     study = Study(run, run.path.name)
     files = {path.name: path.stat().st_size for path in sorted(run.path.iterdir()) if path.is_file()}
-    if as_json:
+    with explained():
+        if not as_json:
+            _print(study, files)
+            return
         print_json(
             {
                 "run": str(run.path),
@@ -36,7 +36,12 @@ def show(folder: RunFolder, as_json: Json = False) -> None:
                 "files": files,
             }
         )
-        return
+
+
+def _print(study: "Study", files: dict[str, int]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
     console = Console(highlight=False, soft_wrap=True)
     for name, text in _facts(study.description).items():
         console.print(f"[bold]{name:<10}[/]{escape(text)}")
@@ -46,10 +51,10 @@ def show(folder: RunFolder, as_json: Json = False) -> None:
     if study.description.grafted:
         console.print(_sites(study))
     console.print(_figures(study))
-    for command in run.commands():
+    for command in study.run.commands():
         console.print(f"[dim]{command['started']}[/]  {escape(command['command'])}")
     console.print("[bold]files[/]     " + ", ".join(f"{name} ({size:,} bytes)" for name, size in files.items()))
-    next_step(f"lingraft report {run.path} -o report.html   (figures, and every image with its verdict)")
+    next_step(f"lingraft report {study.run.path} -o report.html   (figures, and every image with its verdict)")
 
 
 def _facts(model: "ModelDescription") -> dict[str, str]:

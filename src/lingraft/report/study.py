@@ -1,6 +1,8 @@
 """What a report knows of a run: read from its folder, nothing is measured anew."""
 
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -140,6 +142,20 @@ class Study:
 
 def _same(a: float | None, b: float | None) -> bool:
     return a is not None and b is not None and abs(a - b) < 1e-9
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Inside, a run whose files can be read but say something else than lingraft writes is a LingraftError."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError) as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {error}, {Path(where.filename).name}:{where.lineno}"
+        raise LingraftError(
+            f"summary.json or verdicts.jsonl of a run does not say what lingraft writes there ({what}). Restore it;"
+            " if nobody changed it, please report this."
+        ) from error
 
 
 def studies(runs: Sequence[str | Path | Run]) -> list[Study]:

@@ -1,13 +1,12 @@
 """Writing a report of runs."""
 
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lingraft.errors import LingraftError
 from lingraft.files import remove_dead_parts, replacing
 from lingraft.report.page import page
-from lingraft.report.study import Study, studies
+from lingraft.report.study import Study, explained, studies
 from lingraft.report.table import rows
 from lingraft.report.table_files import comma_separated, latex, markdown
 from lingraft.runs import Run
@@ -30,15 +29,8 @@ def write_report(runs: Sequence[str | Path | Run], path: str | Path) -> Path:
     write = FORMATS.get(path.suffix.lower())
     if write is None:
         raise LingraftError(f"cannot write a report to {path.name}. End the name with {', '.join(FORMATS)}.")
-    try:
+    with explained():
         text = write(studies(runs))
-    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError) as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"{type(error).__name__}: {error}, {Path(where.filename).name}:{where.lineno}"
-        raise LingraftError(
-            f"summary.json or verdicts.jsonl of a run does not say what lingraft writes there ({what}). Restore it;"
-            " if nobody changed it, please report this."
-        ) from error
     remove_dead_parts(path.parent)
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
