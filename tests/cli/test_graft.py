@@ -70,6 +70,7 @@ def test_step_by_step(parent: Path, tmp_path: Path):
         call("graft", parent, "--mask", mask, "--epochs", 0, "-o", out, "--images", 20, "--bound-images", 10, "--json")
     )
     assert result["plan"] == {key: planned[key] for key in ("neurons", "grafted", "sites")}
+    assert (result["mask"], result["settings"]["ratio"]) == (str(mask), 0.25)
     for when in ("before", "after"):
         assert 0 <= result[when]["unstable_ratio"] <= 1
         assert result[when]["images"] == 20
@@ -166,6 +167,7 @@ def test_mistakes_are_explained(parent: Path, tmp_path: Path):
     assert "Choose another folder" in fails("graft", parent, "-o", parent)
     assert "not a run folder" in fails("graft", tmp_path, *out)
     assert "missing" in fails("graft", parent, "--mask", tmp_path / "mask.safetensors", *out)
+    assert "no --ratio" in fails("graft", parent, "--mask", tmp_path / "mask.safetensors", "--ratio", 0.2, *out)
     assert "lingraft score" in fails("select", parent, "--scores", tmp_path / "none.npz")
     assert "unknown significance" in fails("score", parent, "--significance", "size")
     assert not (tmp_path / "out").exists()

@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -181,18 +181,25 @@ def graft(
         wanted = SearchConfig(min_sa, search_epochs, search_images, search_timeout, search_workers)
     elif min_sa is not None:
         raise LingraftError("--min-sa belongs to --method auto.")
+    elif ratio is not None and mask is not None:
+        raise LingraftError("--mask names the neurons to graft, so no --ratio.")
     use_threads(threads)
     where, follower = until_done(joined(resolve_device(device)))
     model = load(parent, device=where)
+    chosen_by: dict[str, Any] = {}
+    chosen = None
+    if mask is not None:
+        chosen = load_mask(mask)
+        planned = plan(sites(model, description.input_shape), chosen)
+        config = replace(config, ratio=planned.grafted / planned.neurons)
+        chosen_by = {"mask": str(mask)}
     percent = f"{100 * (config.ratio if wanted is None else wanted.min_sa):.4g}"
     run = Run(follower or out or parent.path.with_name(f"{parent.path.name}-{method}-{percent}"))
     if run.path.resolve() == parent.path.resolve():
         raise LingraftError(f"{run.path} is the run to graft. Choose another folder with -o.")
-    chosen = None if mask is None else load_mask(mask)
     train, validation, test = (load_data(data, split) for split in ("train", "validation", "test"))
     ours = description.model_copy(update={"parent": str(parent.path), "eps": radius, "seed": seed, "grafted": None})
     augment = DATASETS[data].augment
-    chosen_by = {}
     try:
         if wanted is not None and tuning is not None:
             hold(parent.path)
