@@ -87,7 +87,8 @@ def corners(
     where = resolve_device(device)
     radius = None if eps is None else parse_eps(eps)
     verified = [run for side in (plain, grafted) for run in (side if every_run else side[:1]) if verify or regular]
-    for run in {run.path.resolve(): run for run in verified}.values():
+    written = {run.path.resolve(): run for run in (*verified, *(grafted[:1] if out is None else ()))}.values()
+    for run in written:
         run.describe()
         hold(run.path)
     if min(len(plain), len(grafted)) < 2:
@@ -111,7 +112,7 @@ def corners(
     )
     path = out or grafted[0].path / "corners" / "corners.json"
     write_json(path, study.as_dict())
-    for run in verified:
+    for run in written:
         run.keep_command()
     if as_json:
         print_json(study.as_dict())
