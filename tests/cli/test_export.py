@@ -112,7 +112,7 @@ def test_run_without_data_or_radius(run, tmp_path):
     bare.save_weights(lingraft.load(run))
     result = json.loads(export(bare.path, tmp_path / "net.onnx", "--json").stdout)
     assert result["compared_images"] == 0
-    with pytest.raises(LingraftError, match="radius"):
+    with pytest.raises(LingraftError, match="--eps"):
         export(bare.path, "--vnnlib", tmp_path / "d")
     with pytest.raises(LingraftError, match="--data"):
         export(bare.path, "--vnnlib", tmp_path / "d", "--eps", "0.1")

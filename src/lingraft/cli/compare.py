@@ -7,7 +7,6 @@ import typer
 
 from lingraft.cli import app
 from lingraft.cli.completion import offer
-from lingraft.cli.export import test_images
 from lingraft.cli.options import (
     Images,
     Json,
@@ -58,6 +57,7 @@ def compare(
 
     import lingraft
     from lingraft.cli.holding import hold
+    from lingraft.data import load as load_data
     from lingraft.interop.answer_log import AnswerLog
     from lingraft.interop.benchmark import NETWORK, read_instances, write_benchmark
     from lingraft.interop.comparison import pairs
@@ -72,8 +72,7 @@ def compare(
     radius, which = description.radius(None if eps is None else parse_eps(eps)), parse_images(images)
     other, command = find_tool(against, tool)
     form = form or other.form
-    test = test_images(description.data_set(data), required=True)
-    assert test is not None
+    test = load_data(description.data_set(data), "test")
     place = folder / "compare" if out is None else out
     model, chosen = lingraft.load(folder), test.take(which)
     description.check_fits(chosen, "test")

@@ -22,7 +22,6 @@ from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
     from lingraft.data import ImageSet
-    from lingraft.runs import ModelDescription
 
 #: Real images on which an exported network is compared with the model, if its data set is there.
 _COMPARED_IMAGES = 8
@@ -63,14 +62,15 @@ def export(
     if network is None and vnnlib is None:
         raise LingraftError("nothing to export to. Give a path for the network, NET.onnx, or --vnnlib DIR, or both.")
     import lingraft
+    from lingraft.data import load as load_data
     from lingraft.interop.benchmark import NETWORK, write_benchmark
     from lingraft.runs import Run
 
     description = Run(run).describe()
     model = lingraft.load(run)
     which = parse_images(images)
-    radius = 0.0 if vnnlib is None else _radius(eps, description)
-    test = test_images(data or description.data, required=vnnlib is not None)
+    radius = 0.0 if vnnlib is None else description.radius(None if eps is None else parse_eps(eps))
+    test = _test_images(data or description.data) if vnnlib is None else load_data(description.data_set(data), "test")
     compared = None if test is None else test.pixels(slice(_COMPARED_IMAGES))
     paths = [path for path in (network, vnnlib and vnnlib / NETWORK) if path is not None]
     result: dict[str, Any] = {"networks": [str(path) for path in paths], "form": form}
@@ -103,25 +103,11 @@ def export(
         next_step(f"lingraft verify --onnx {paths[0]} --vnnlib PROPERTY   (or lingraft.load_onnx in Python)")
 
 
-def _radius(eps: str | None, description: "ModelDescription") -> float:
-    if eps is not None:
-        return parse_eps(eps)
-    if description.eps is None:
-        raise LingraftError("this run does not say for which radius it was made. Give one, e.g. --eps 2/255.")
-    return description.eps
-
-
-def test_images(name: str | None, required: bool) -> "ImageSet | None":
-    """The test images of a data set; None if they are not there and not required."""
+def _test_images(name: str | None) -> "ImageSet | None":
+    """The test images of a data set; None if they are not there."""
     from lingraft.data import load
 
-    if name is None:
-        if required:
-            raise LingraftError("this run does not say what data it is for. Name the data set with --data.")
-        return None
     try:
-        return load(name, "test")
+        return None if name is None else load(name, "test")
     except LingraftError:
-        if required:
-            raise
         return None
