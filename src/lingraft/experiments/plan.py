@@ -1,10 +1,10 @@
 """What a recipe at a scale comes down to: cells of a table, and the stages that fill them."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lingraft.errors import LingraftError
-from lingraft.experiments.recipe import Network, Recipe, Row, Scale
+from lingraft.experiments.recipe import Network, Options, Recipe, Row, Scale
 from lingraft.experiments.stage import MAKES_RUN, Stage
 
 
@@ -81,6 +81,7 @@ def make_plan(
     """The cells of a recipe; `networks` and `rows` keep those whose name contains one of these texts."""
     if seeds < 1:
         raise LingraftError(f"--seeds must be at least 1, not {seeds}.")
+    scale = scale.model_copy(update={"verify": {**scale.verify, **recipe.verify_at.get(scale_name, {})}})
     cells = []
     for network in recipe.networks_of(scale_name):
         for row in recipe.rows:
@@ -114,8 +115,7 @@ def _cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed:
             "model": model,
             "eps": network.eps,
             **scale.train,
-            **scale.train_on.get(network.data, {}),
-            **scale.train_on.get(str(changes.get("method")), {}),
+            **_changes_for(scale.train_on, network.data, model, changes.get("method")),
             **changes,
             "seed": seed,
         },
@@ -123,11 +123,17 @@ def _cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed:
     )
     if row.graft is not None:
         varied = {row.vary.option: value} if row.vary and value is not None else {}
-        options = {**row.graft, **varied, **scale.graft, **scale.graft_on.get(model, {}), "seed": seed}
+        on = _changes_for(scale.graft_on, network.data, model)
+        options = {**row.graft, **varied, **scale.graft, **on, "seed": seed}
         percent = round(100 * float(options["ratio"]))
         run = Stage("graft", options, run, title=f"{run.title}-{options['method']}-{percent}")
     measures = tuple(Stage(command, getattr(scale, command), run) for command in recipe.measure)
     return Cell(network, row, value, seed, run, measures)
+
+
+def _changes_for(changes: Mapping[str, Options], *names: object) -> Options:
+    """What the scale says of these names; of two that change the same option, the later one."""
+    return {option: value for name in names for option, value in changes.get(str(name), {}).items()}
 
 
 def _filled(value: str | int | float | bool, network: Network) -> str | int | float | bool:

@@ -85,6 +85,8 @@ class Recipe(_Strict):
     #: scale → the networks used instead of `networks`
     networks_at: dict[str, list[Network]] = {}
     rows: list[Row] = Field(min_length=1)
+    #: scale → changes to the options of verify
+    verify_at: dict[str, Options] = {}
     #: parts of the report of the runs (their keys) that are the paper's figure
     figures: list[str] = []
     #: of a recipe on corner cases, which compares plain with grafted networks: at least so many of each
@@ -138,9 +140,8 @@ class Scale(_Strict):
     score: Options = {}
     evaluate: Options
     verify: Options
-    #: data set, or method of training → changes to the options of train; those of the method come last
+    #: name of a data set, a model or a method of training → changes to the options of train and graft
     train_on: dict[str, Options] = {}
-    #: model → changes to the options of graft
     graft_on: dict[str, Options] = {}
     #: model → about how many minutes an epoch takes on two cores
     minutes: dict[str, float] = {}
