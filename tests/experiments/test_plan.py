@@ -72,6 +72,24 @@ def test_a_varied_option_makes_a_row_a_value():
     assert values == recipes()["initialization"].rows[0].vary.values  # type: ignore[union-attr]
 
 
+def test_a_scale_may_depend_on_data_model_and_method():
+    stages = {stage.title: stage.options for stage in plan("main").stages if stage.command == "graft"}
+    assert stages["conv-big-mnist-grafting-50"]["bound-images"] == 20
+    assert "bound-images" not in stages["cnn-b-cifar10-grafting-50"]
+    trained = {stage.options.get("method"): stage for stage in plan("certified").stages if stage.command == "train"}
+    assert trained["ibp"].options["epochs"] > trained[None].options["epochs"]
+    assert "--lr" in trained[None].arguments(ROOT)
+    assert "--lr" not in trained["ibp"].arguments(ROOT)  # the default of certified training
+
+
+def test_a_recipe_may_verify_less_at_a_scale():
+    usual = {stage.options["images"] for stage in plan("main").stages if stage.command == "verify"}
+    fewer = {stage.options["images"] for stage in plan("certified").stages if stage.command == "verify"}
+    assert max(fewer) < min(usual)
+    paper = {stage.options["images"] for stage in plan("certified", "paper").stages if stage.command == "verify"}
+    assert paper == {scales()["paper"].verify["images"]}
+
+
 def test_nothing_that_fits_is_an_error():
     with pytest.raises(LingraftError, match="Its networks are"):
         plan("main", networks=["VGG"])

@@ -61,7 +61,7 @@ def test_every_recipe_names_things_that_exist():
         for network in every:
             assert network.model in zoo.MODELS
             assert network.data in DATASETS
-            assert network.in_paper in names
+            assert network.instead_of is None or network.instead_of in names
         for row in recipe.rows:
             assert row.graft is None or row.graft["method"] in METHODS
             assert set(row.only) <= set(scales())
