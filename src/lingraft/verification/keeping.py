@@ -42,6 +42,7 @@ def verify_and_keep(run: str | Path | Run, request: Request, limits: Limits, see
             seen(result)
         about = {"data": data, "eps": request.eps, "first": first, "timeout": limits.timeout, "double": limits.double}
         name = f"{data} eps={request.eps:.6g} images={first}:{first + len(request)} timeout={limits.timeout:g}"
+        name += "" if request.clip == (0, 1) else f" clip={request.clip}"
         summary = summarize((results[i] for i in range(len(request))), limits.timeout)
         figures = {**about, "seed": limits.seed, **summary.as_dict()}
         run.add_to_summary("verification", {**run.summary().get("verification", {}), name: figures})

@@ -3,7 +3,7 @@
     verdicts.jsonl      one line for each image that was done, appended and flushed
     witnesses/          counterexamples as safetensors files, named after data set, image and ε
 
-A verdict is used again only if it is about the same weights, image, label and ε.
+A verdict is used again only if it is about the same weights, image, label, ε and pixel range.
 """
 
 import hashlib
@@ -121,6 +121,7 @@ class Verdicts:
             "index": self.first + i,
             "label": self.request.labels[i],
             "eps": self.request.eps,
+            "clip": _range(self.request.clip),
             "double": self.limits.double,
             "timeout": self.limits.timeout,
             "memory_limit": self.limits.memory,
@@ -151,7 +152,12 @@ class Verdicts:
 
 def _key(record: Mapping[str, Any]) -> tuple[Any, ...]:
     names = ("weights", "data", "image", "index", "label", "eps", "double")
-    return tuple(str(record.get(name)) for name in names)
+    clip = record.get("clip", [0.0, 1.0])  # what all verdicts without it are about
+    return (*(str(record.get(name)) for name in names), str(clip))
+
+
+def _range(clip: tuple[float, float] | None) -> list[float] | None:
+    return None if clip is None else [float(end) for end in clip]
 
 
 def digest_weights(run: Run) -> str:
