@@ -1,10 +1,8 @@
 """The figures of a report: what each needs of the runs, and which command would add what is missing."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-
-import torch
 
 from lingraft.grafting.ranking import NeuronValues
 from lingraft.grafting.scores import Scores
@@ -15,11 +13,13 @@ from lingraft.report.margins import average_lower_bounds, common_bounds
 from lingraft.report.masks import mask_pictures
 from lingraft.report.panels import Panel
 from lingraft.report.regions import significance_over_instability
+from lingraft.report.scored import alike, before_and_after, scored
 from lingraft.report.study import Study, Verification
 from lingraft.report.table import show_eps
 from lingraft.report.time_limit import verified_over_time
 from lingraft.report.unstable import unstable_histograms
 from lingraft.report.unstable_sites import mean_unstable, unstable_by_site
+from lingraft.verification.verifier import Result
 
 
 @dataclass
@@ -38,6 +38,9 @@ class Section:
 
 #: (data set, ε) → the runs verified there
 Verified = Mapping[tuple[str, float], Mapping[str, Verification]]
+
+#: run → its results
+Results = Mapping[str, Sequence[Result]]
 
 
 def sections(studies: Sequence[Study]) -> list[Section]:
@@ -77,6 +80,15 @@ def _verified(studies: Sequence[Study]) -> Verified:
 
 def _where(data: str, eps: float) -> str:
     return f"{data}, ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{show_eps(eps)}"
+
+
+def _add_families(section: Section, families: list[list[Study]], draw: Callable[[Results], Panel | None]) -> None:
+    """One panel for each family, data set and ε; `draw` gives None where the results have nothing to show."""
+    for family in families:
+        for where, found in _verified(family).items():
+            panel = draw({name: each.results for name, each in found.items()})
+            if panel is not None:
+                section.groups[f"{family[0].name}: {_where(*where)}"] = [panel]
 
 
 def _add_verdicts(section: Section, studies: Sequence[Study]) -> None:
@@ -127,11 +139,7 @@ def _margins(studies: Sequence[Study], families: list[list[Study]], colors: Mapp
         " before any branching, for the lowest margin of each image. Above 0 the image is proven at once; a very"
         " negative bound says next to nothing. Only images that all runs of a group got as far as bounding count.",
     )
-    for family in families:
-        for where, found in _verified(family).items():
-            results = {name: each.results for name, each in found.items()}
-            if common_bounds(results)[1]:
-                section.groups[f"{family[0].name}: {_where(*where)}"] = [average_lower_bounds(results, colors)]
+    _add_families(section, families, lambda r: average_lower_bounds(r, colors) if common_bounds(r)[1] else None)
     _add_verdicts(section, studies)
     return section
 
@@ -144,11 +152,9 @@ def _unstable_sites(studies: Sequence[Study], families: list[list[Study]], color
         "A neuron is unstable for an image if its input can take both signs within ε: it is these that make a proof"
         " expensive. Grafted neurons are linear and never unstable.",
     )
-    for family in families:
-        for where, found in _verified(family).items():
-            results = {name: each.results for name, each in found.items() if mean_unstable(each.results)}
-            if results:
-                section.groups[f"{family[0].name}: {_where(*where)}"] = [unstable_by_site(results, colors)]
+    _add_families(
+        section, families, lambda r: unstable_by_site(r, colors) if any(map(mean_unstable, r.values())) else None
+    )
     _add_verdicts(section, studies)
     return section
 
@@ -166,13 +172,13 @@ def _histograms(families: list[list[Study]], colors: Mapping[str, str]) -> Secti
         for study in family:
             if not study.grafted_share:
                 continue
-            before, after = _before_and_after(study)
+            before, after = before_and_after(study)
             name = study.parent.name if study.parent else f"before {study.name}"
             if before is None or before.instability is None:
                 if study.parent is not None:
                     section.missing[f"{name} has no scores."] = _line("score", study.parent)
                 continue
-            if after is None or after.instability is None or not _alike(before, after):
+            if after is None or after.instability is None or not alike(before, after):
                 section.missing[f"{study.name} has no scores of the grafted network."] = _score_line(study, before)
                 continue
             images = int(before.facts["bound_images"])
@@ -187,63 +193,11 @@ def _histograms(families: list[list[Study]], colors: Mapping[str, str]) -> Secti
     return section
 
 
-def _before_and_after(study: Study) -> tuple[Scores | None, Scores | None]:
-    """Scores of the network that a run was grafted from, and of the grafted network; None where there are none."""
-    before, after = (
-        scores if scores is None or scores.facts.get("instability", "count") == "count" else None  # not harm
-        for scores in (study.scores, study.grafted_scores)
-    )
-    if before is not None and _is_grafted(before, study):
-        before, after = None, after or before
-    if (before is None or before.instability is None) and study.parent is not None:
-        before = study.parent.scores
-    return before, after
-
-
 def _score_line(study: Study, like: Scores) -> str:
     """The command that scores a grafted network as the one before it was scored."""
     facts = like.facts
     options = ("--bound-images", str(facts["bound_images"]), "--bounds", facts["bounds"], "--eps", f"{facts['eps']!r}")
     return _line("score", study, "-o", str(study.run.grafted_scores_path), *options)
-
-
-def _is_grafted(scores: Scores, study: Study) -> bool:
-    """Whether these are scores of the grafted network: its grafted neurons are never unstable."""
-    counts = scores.instability
-    return counts is not None and all(not counts[s][m].any() for s, m in study.masks.items() if s in counts)
-
-
-def _alike(a: Scores, b: Scores) -> bool:
-    return all(a.facts.get(name) == b.facts.get(name) for name in ("eps", "bounds", "bound_images"))
-
-
-def _scored(studies: Sequence[Study]) -> dict[str, tuple[Scores, list[Study]]]:
-    """Name of the network that was scored → its scores, and the runs that hold them; equal scores only once."""
-    found: dict[str, tuple[Scores, list[Study]]] = {}
-    for study in studies:
-        scores = study.scores
-        if scores is None or scores.instability is None:
-            continue
-        same = next((name for name, (other, _) in found.items() if _equal(scores, other)), None)
-        if same is not None:
-            found[same][1].append(study)
-            continue
-        of_parent = study.parent is not None and study.grafted_share and not _is_grafted(scores, study)
-        name = study.parent.name if of_parent and study.parent else study.name
-        if name in found:
-            name = f"{name}, as scored for {study.name}"
-        found[name] = scores, [study]
-    return found
-
-
-def _equal(a: Scores, b: Scores) -> bool:
-    return all(
-        one is not None
-        and other is not None
-        and one.keys() == other.keys()
-        and all(one[site].shape == other[site].shape and torch.equal(one[site], other[site]) for site in one)
-        for one, other in ((a.significance, b.significance), (a.instability, b.instability))
-    )
 
 
 def _add_scores(section: Section, studies: Sequence[Study]) -> None:
@@ -262,7 +216,7 @@ def _regions(studies: Sequence[Study]) -> Section:
         " on both axes there are four regions: I insignificant and stable, II significant and stable, III significant"
         " and unstable, IV insignificant and unstable, which is what grafting looks for (marked).",
     )
-    for name, (scores, _) in _scored(studies).items():
+    for name, (scores, _) in scored(studies).items():
         section.groups.setdefault("", []).append(significance_over_instability(scores, name))
     _add_scores(section, studies)
     return section
@@ -276,7 +230,7 @@ def _criteria(studies: Sequence[Study]) -> Section:
         "The same neurons; marked are those that a criterion would graft. The more rᵤ weighs, the more unstable"
         " neurons are picked; the less it weighs, the less significant ones.",
     )
-    for name, (scores, holders) in _scored(studies).items():
+    for name, (scores, holders) in scored(studies).items():
         ratio = next((study.grafted_share for study in holders if study.grafted_share), 0.5)
         section.groups[f"{name}, {ratio:.0%} of the neurons"] = picked_by_criterion(scores, ratio)
     _add_scores(section, studies)
@@ -290,10 +244,7 @@ def _masks(studies: Sequence[Study]) -> Section:
         "Masks",
         "Which neurons are grafted: one dot a neuron, the channels of a convolution side by side.",
     )
-    for study in studies:
-        if study.masks:
-            section.groups[study.name] = mask_pictures(study.masks)
-    _add_grafting(section, studies)
+    _add_grafted(section, studies, lambda study: mask_pictures(study.masks))
     return section
 
 
@@ -304,14 +255,13 @@ def _lines(studies: Sequence[Study]) -> Section:
         "Learned slope over intercept",
         "The line a·x + b that training found for each grafted neuron; dotted are the medians.",
     )
-    for study in studies:
-        panels = slope_over_intercept(study.lines)
-        if panels:
-            section.groups[study.name] = panels
-    _add_grafting(section, studies)
+    _add_grafted(section, studies, lambda study: slope_over_intercept(study.lines))
     return section
 
 
-def _add_grafting(section: Section, studies: Sequence[Study]) -> None:
+def _add_grafted(section: Section, studies: Sequence[Study], draw: Callable[[Study], list[Panel]]) -> None:
+    for study in studies:
+        if panels := draw(study):
+            section.groups[study.name] = panels
     if not any(study.grafted_share for study in studies):
         section.missing["No grafted run is part of this report."] = _line("graft", studies[0], "--ratio", "0.5")
