@@ -67,6 +67,22 @@ def test_outputs_are_onnxruntimes(written, evaluate, tmp_path, case):
         np.testing.assert_allclose(evaluate(network, x[0])[-1].reshape(-1), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_a_dilated_average_is_onnxruntimes(written, evaluate, tmp_path):
+    """Since operator set 19. The global average hides the shape, by which a mistake would be noticed."""
+    pool = {
+        "kernel_shape": [2, 3],
+        "dilations": [3, 2],
+        "strides": [2, 1],
+        "pads": [0, 1, 1, 0],
+        "count_include_pad": 1,
+    }
+    nodes = [("AveragePool", "x", "a", pool), ("GlobalAveragePool", "a", "y")]
+    network = written(nodes, [1, 2, 6, 7], opset=19)
+    x = some(1, 2, 6, 7)
+    expected = onnxruntime.InferenceSession(str(tmp_path / "made.onnx")).run(None, {"x": x})[0].reshape(-1)
+    np.testing.assert_allclose(evaluate(network, x[0])[-1].reshape(-1), expected, rtol=1e-4, atol=1e-5)
+
+
 class Residual(nn.Module):
     def __init__(self):
         super().__init__()
@@ -151,6 +167,7 @@ def test_places_are_those_of_the_file():
         ([("Relu", "q", "y")], {}, "not known"),
         ([("Add", "x c", "y")], {"c": some(2, 1, 2, 3, 3)}, "shape"),
         ([("MaxPool", "x", "y", {"kernel_shape": [2, 2], "ceil_mode": 1})], {}, "ceil_mode"),
+        ([("Conv", "x w", "y", {"auto_pad": "VALID", "pads": [1] * 4})], {"w": some(1, 2, 3, 3)}, "as well as VALID"),
         ([("Add", "c c", "d"), ("Add", "x d", "y")], {"c": some(1)}, "not integers"),
         ([("Conv", "x w", "y")], {"w": some(1, 5, 3, 3)}, "groups"),
         ([("Conv", "x w", "y")], {"w": some(1, 2, 9, 9)}, "larger than the image"),

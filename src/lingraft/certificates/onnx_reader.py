@@ -135,6 +135,8 @@ class _Reader(Builder):
     ) -> tuple[int, int, int, int]:
         pads = take(at, "pads", [0, 0, 0, 0])
         mode = take(at, "auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+        if mode != "NOTSET" and any(pads):
+            raise LingraftError(f"padding {pads} as well as {mode}")
         if mode.startswith("SAME"):
             reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
             total = [max((-(-n // s) - 1) * s + r - n, 0) for n, s, r in zip(x.shape[2:], stride, reach, strict=True)]
@@ -281,20 +283,22 @@ class _Reader(Builder):
     # pooling
 
     def _on_averagepool(self, at: Attributes, x: Value) -> Value:
-        kernel, stride, pads, _ = self._pool(at, x)
+        kernel, stride, pads, dilation = self._pool(at, x)
         take(at, "count_include_pad", 0, *((1,) if any(pads) else (0, 1)))
-        return self._average(x, kernel, stride, pads)
+        return self._average(x, kernel, stride, pads, dilation)
 
     def _on_globalaveragepool(self, at: Attributes, x: Value) -> Value:
-        return self._average(x, x.shape[2:], (1, 1), (0, 0, 0, 0))
+        return self._average(x, x.shape[2:], (1, 1), (0, 0, 0, 0), (1, 1))
 
-    def _average(self, x: Value, kernel: Sequence[int], stride: Any, pads: tuple[int, int, int, int]) -> Value:
+    def _average(
+        self, x: Value, kernel: Sequence[int], stride: Any, pads: tuple[int, int, int, int], dilation: Any
+    ) -> Value:
         channels = x.shape[1]
         if channels * channels * math.prod(kernel) > MAX_VALUES:
             raise LingraftError("too many channels")
         ones = np.zeros((channels, *kernel, channels))
         ones[np.arange(channels), :, :, np.arange(channels)] = 1
-        total = self._convolved(x, ones, np.zeros(channels), stride, pads, (1, 1))
+        total = self._convolved(x, ones, np.zeros(channels), stride, pads, dilation)
         return self._rounded_scale(total, np.full(self.nodes[total.base].shape, 1 / math.prod(kernel)))
 
     def _pool(self, at: Attributes, x: Value) -> tuple[Any, Any, tuple[int, int, int, int], Any]:
