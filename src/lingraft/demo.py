@@ -15,11 +15,11 @@ from lingraft.attack import pgd
 from lingraft.data import DATASETS, ImageSet, load
 from lingraft.evaluation import Attack, evaluate
 from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, graft_and_tune, score
+from lingraft.randomness import derive_generator
 from lingraft.report import write_report
 from lingraft.report.figures import save_figure
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import TrainingConfig, initialize, train
-from lingraft.training.randomness import derive_generator
 from lingraft.verification.keeping import verify_and_keep
 from lingraft.verification.request import Limits, Request
 from lingraft.verification.summary import summarize

@@ -20,6 +20,7 @@ from lingraft.errors import LingraftError
 from lingraft.memory import kept_memory
 from lingraft.names import lookup
 from lingraft.progress import progress
+from lingraft.randomness import derive_generator
 
 #: By how much rounding may take an attacked image out of the ball.
 _ROUNDING = 1e-6
@@ -160,8 +161,6 @@ def _unbroken(
     watch: Watch | None,
 ) -> Tensor:
     """What `robust` promises, for an attack that makes one image of another."""
-    from lingraft.training.randomness import derive_generator  # training itself evaluates
-
     unbroken = candidates.clone()
     for restart in range(attack.restarts):
         left = unbroken.nonzero().flatten()

@@ -10,8 +10,8 @@ from lingraft.errors import LingraftError
 from lingraft.grafting.significance import ActivationMagnitude, device_of, watch
 from lingraft.grafting.sites import grafted_activations
 from lingraft.progress import progress
+from lingraft.randomness import derive_generator
 from lingraft.training.fast import FastAdversarialLoss
-from lingraft.training.randomness import derive_generator
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from lingraft.errors import LingraftError
 from lingraft.grafting.sites import grafted_activations, sites
 from lingraft.grafting.surgery import prepared, shapes
 from lingraft.progress import progress
-from lingraft.training.randomness import derive_generator
+from lingraft.randomness import derive_generator
 
 
 class Significance(Protocol):

@@ -16,13 +16,13 @@ from lingraft.evaluation import Attack, correct, robust
 from lingraft.files import append_line, line_of, read_lines, replacing
 from lingraft.memory import kept_memory
 from lingraft.progress import Advance, console, progress
+from lingraft.randomness import derive_generator, derive_seed
 from lingraft.runs import ModelDescription, Run, load_tensors, load_weights
 from lingraft.training import distributed
 from lingraft.training.checkpoint import Checkpoint, check_same_settings, refuse_foreign
 from lingraft.training.history import Epoch, History, has_collapsed
 from lingraft.training.loss import Loss, ScheduledLoss, loss_at
 from lingraft.training.optimizer import make_optimizer
-from lingraft.training.randomness import derive_generator, derive_seed
 from lingraft.training.schedule import Schedule
 from lingraft.training.step import take_step
 
