@@ -150,6 +150,8 @@ def _with_facets(certificate: Certificate, sizes=None, pixels=(0,)) -> None:
         (lambda c: c.trees[0].rounds.gamma.__setitem__(0, -1e-3), "negative multiplier"),
         (lambda c: c.trees[0].rounds.sides.__setitem__(0, 0), "impossible side"),
         (lambda c: c.trees[0].rounds.taps.__setitem__(0, 99), "impossible tap"),
+        (lambda c: c.trees[0].rounds.sizes.__setitem__(0, 99), "rounds do not fit"),
+        (lambda c: setattr(c.trees[0].rounds, "sizes", np.zeros(1 << 20, np.int32)), "rounds do not fit"),
         (lambda c: _with_facets(c, sizes=[1]), "facets do not fit"),
         (lambda c: _with_facets(c, pixels=[0, 0]), "facets do not fit"),
         (lambda c: _with_facets(c, sizes=[2, -1] + [0] * (c.count - 2)), "facets do not fit"),

@@ -128,6 +128,9 @@ class _Proof:
         of, rounds = self.of, self.tree.rounds
         if not ((rounds.gamma >= 0).all() and np.isin(rounds.sides, (-1, 1)).all() and self._exist(rounds.taps)):
             raise Rejected("a round with a negative multiplier, an impossible side or an impossible tap")
+        # one without bounds would cost memory all the same, and a file can say millions of them in a few bytes
+        if (rounds.sizes < 1).any() or rounds.sizes.sum() != len(rounds.taps):
+            raise Rejected("rounds do not fit their bounds")
         stages = [(of.lower, of.upper)]
         first = 0
         for size in rounds.sizes.tolist():
@@ -143,7 +146,7 @@ class _Proof:
                 np.maximum.at(tighter[0], taps[sides > 0], value[sides > 0])
                 np.minimum.at(tighter[1], taps[sides < 0], -value[sides < 0])
             stages.append(tighter)
-            first += max(size, 0)
+            first += size
         lowers, uppers = zip(*stages, strict=True)
         return np.stack(lowers, axis=1), np.stack(uppers, axis=1)
 
