@@ -1,6 +1,7 @@
 """Which device to compute on."""
 
 import torch
+from torch import nn
 
 from lingraft.errors import LingraftError
 
@@ -15,3 +16,8 @@ def resolve_device(name: str = "auto") -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise LingraftError(f"device {name!r} is not available here. Use --device cpu or auto.") from error
     return device
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model is."""
+    return next((t.device for t in (*model.parameters(), *model.buffers())), torch.device("cpu"))

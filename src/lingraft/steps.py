@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from lingraft import evaluation, grafting
 from lingraft.data import ImageSet
+from lingraft.device import device_of
 from lingraft.errors import LingraftError
 from lingraft.grafting.fine_tuning import describe_sites
-from lingraft.grafting.significance import device_of
 from lingraft.run_lock import held
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import TrainingConfig, preset_settings

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.data import Batches, ImageSet
+from lingraft.device import device_of
 from lingraft.errors import LingraftError
-from lingraft.grafting.significance import ActivationMagnitude, device_of, watch
+from lingraft.grafting.significance import ActivationMagnitude, watch
 from lingraft.grafting.sites import grafted_activations
 from lingraft.progress import progress
 from lingraft.randomness import derive_generator

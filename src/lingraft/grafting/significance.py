@@ -11,6 +11,7 @@ from torch import Tensor, fx, nn
 
 from lingraft.attack import fgsm, pgd
 from lingraft.data import Batches, ImageSet
+from lingraft.device import device_of
 from lingraft.errors import LingraftError
 from lingraft.grafting.sites import grafted_activations, sites
 from lingraft.grafting.surgery import prepared, shapes
@@ -98,11 +99,6 @@ class RandomSignificance:
 def watch(model: nn.Module, data: ImageSet) -> fx.GraphModule:
     """A copy of `model` in eval mode that computes the same and in which every site is a GraftedActivation."""
     return prepared(model, shapes(sites(model, tuple(data.images.shape[1:])))).eval().requires_grad_(False)
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Where the model is."""
-    return next((t.device for t in (*model.parameters(), *model.buffers())), torch.device("cpu"))
 
 
 @contextmanager

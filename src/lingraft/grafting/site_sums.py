@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.data import Batches, ImageSet
+from lingraft.device import device_of
 from lingraft.evaluation import evaluating
-from lingraft.grafting.significance import device_of
 from lingraft.progress import progress
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Site

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from lingraft.data import ImageSet
+from lingraft.device import device_of
 from lingraft.evaluation import evaluating
 from lingraft.runs import ModelDescription, Run
 from lingraft.training.certified import IntervalTraining, MixedTraining
@@ -100,7 +101,7 @@ def train(
 
 def _check_bounded(model: nn.Module, loss: ScheduledLoss, data: ImageSet) -> None:
     """Layers that cannot be bounded are an error before anything is written."""
-    device = next(model.parameters()).device
+    device = device_of(model)
     one = torch.zeros(1, dtype=torch.long)
     with evaluating(model):
         images, labels = data.pixels(one).to(device), data.labels[one].to(device)
