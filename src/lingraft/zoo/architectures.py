@@ -100,7 +100,7 @@ def resnet_4b(channels: int, height: int, width: int, classes: int) -> list[nn.M
 def smooth_cnn(
     channels: int, height: int, width: int, classes: int, activation: type[nn.Module] = nn.Sigmoid
 ) -> list[nn.Module]:
-    """A 3-layer CNN of sigmoid or tanh (the paper, Appendix, "non-ReLU networks"; it gives no sizes, these are ours)."""
+    """A 3-layer CNN of sigmoid or tanh (the paper, Appendix, "non-ReLU networks"; it gives no sizes, so ours)."""
     flat = 32 * _halved(_halved(height)) * _halved(_halved(width))
     hidden = [nn.Conv2d(channels, 16, 4, stride=2, padding=1), nn.Conv2d(16, 32, 4, stride=2, padding=1)]
     # With torch's weights a sigmoid network stands still for epochs: sigmoid'(0) = 1/4 shrinks what differs between
