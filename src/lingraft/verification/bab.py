@@ -216,10 +216,10 @@ class Search:
             if self.proof is not None:
                 group = self.forms.group_of(self.collapsed.count)
                 self.proof.forms.append(UsedForms(len(self.proof.rounds), whole(exactly.alpha[:, 0]), group))
-        reach = self.forms.clip(domains, self.exact.bounded(domains.exactly()))
+        self.forms.clip(domains, self.exact.bounded(domains.exactly()))
         if self.proof is not None:
             bounded = vars(self.proof.bounded(domains))
-            self.proof.clips.append(Clip(**bounded, forms=len(self.proof.forms) - 1, reach=reach))
+            self.proof.clips.append(Clip(**bounded, forms=len(self.proof.forms) - 1))
 
     def _unproven(self, bounds: Tensor, domains: Domains) -> tuple[Tensor, Domains]:
         """What is not proven: neither by bounds recomputed in float64, nor by having no point left."""

@@ -84,17 +84,13 @@ class Forms:
                 unit = (forms / size).float()
                 self.groups.append(_Group(taps.first + some[here], pixels, unit, size, constant[both, None]))
 
-    def clip(self, domains: Domains, margin: Row) -> Tensor:
-        """Tighten the bounds of the domains in place, given p (n, B) below their margins and the bounds as c (B,).
-
-        The result is ‖p‖₁ (groups, B) on the pixels of every group, as used for γ; 0 for groups that were left out.
-        """
+    def clip(self, domains: Domains, margin: Row) -> None:
+        """Tighten the bounds of the domains in place, given p (n, B) below their margins and the bounds as c (B,)."""
         reach = (self.looks_at @ margin.p.abs()).float().clamp(min=1e-30)
         binding = (-margin.c < 2 * reach).any(1)  # else the constraint cannot bind on these pixels
         p = margin.p.t().contiguous()
         for i in binding.nonzero().flatten().tolist():
             self._clip(self.groups[i], domains, p, margin.c, reach[i].double())
-        return torch.where(binding[:, None], reach, 0.0)
 
     def group_of(self, count: int) -> Tensor:
         """The number of the group of each of `count` taps, −1 if it has no forms."""

@@ -8,8 +8,8 @@ Per margin, over the taps of the collapsed network, in the order in which it cam
 - `forms` are linear functions below z and −z of taps (`clip.py`), from the bounds after `in_force` rounds, not facets;
 - `splits` make the tree: node 0 is the whole region, a split at a tap gives the node of z ≥ 0 and the node of z ≤ 0;
 - `clips` tighten the bounds of a node, and so of all nodes below it: the multipliers bound the margin by p·x + c, and
-  every tap of a group g with reach > 0 gets, on each side, the best of b + γc − ‖a + γp‖₁ for γ = k·‖a‖₁ / reach, k in
-  `GRID`, from its form a·x + b;
+  every tap of a group gets, on each side, the best of b + γc − ‖a + γp‖₁ for γ = k·‖a‖₁ / ‖p‖₁ on the pixels of the
+  group, k in `GRID`, from its form a·x + b;
 - `leaves` are bounded above 0 with their multipliers; `empty` ones have a tap whose bounds cross.
 
 The bounds of a node are those after the rounds that were in force, its splits, the clips of the nodes above it, and its
@@ -76,10 +76,9 @@ class Bounded:
 
 @dataclass
 class Clip(Bounded):
-    """Bounded nodes, which of the `forms` they were clipped with, and reach (G, B): 0 where a group was left out."""
+    """Bounded nodes, and which of the `forms` they were clipped with."""
 
     forms: int
-    reach: Tensor
 
 
 @dataclass
