@@ -157,6 +157,15 @@ def test_harm_as_the_measure_of_instability(parent: Path, tmp_path: Path):
     assert result["plan"]["grafted"] == 800
 
 
+def test_a_graft_goes_on_from_another_folder(parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    counts = ("--score-images", 50, "--bound-images", 5, "--bounds", "intervals", "--images", 10, "--epochs", 1)
+    monkeypatch.chdir(parent.parent)
+    call("graft", parent.name, *counts, "-o", tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    call("graft", parent, *counts, "-o", "out")
+    assert len((tmp_path / "out" / "history.jsonl").read_text().splitlines()) == 1
+
+
 def test_mistakes_are_explained(parent: Path, tmp_path: Path):
     out = ("-o", tmp_path / "out")
     assert "between 0 and 1" in fails("graft", parent, "--ratio", 1.5, *out)

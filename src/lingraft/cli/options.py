@@ -61,7 +61,10 @@ Workers = Annotated[
     int | None,
     typer.Option("--workers", help="Processes, one thread each; 0: this process. (default: one a core)"),
 ]
-Memory = Annotated[float | None, typer.Option("--memory", help="GiB of memory in all. (default: 70 % of what is free)")]
+Memory = Annotated[
+    float | None,
+    typer.Option("--memory", help="GiB of memory for all processes on a machine. (default: 70 % of what is free)"),
+]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads. (default: all cores)")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random; the same seed gives the same result.")]
 Device = Annotated[

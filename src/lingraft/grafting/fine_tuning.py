@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -73,7 +74,9 @@ def graft_and_tune(
         history = None
         run.save_weights(grafted)
     else:
-        settings = {**config.as_dict(), **tuning.as_dict(), "augment": augment, "parent": description.parent}
+        # the same run may be named from another folder when it goes on
+        parent = description.parent and str(Path(description.parent).resolve())
+        settings = {**config.as_dict(), **tuning.as_dict(), "augment": augment, "parent": parent}
         if mask is not None:
             settings["mask"] = _digest(mask)
         plan = _plan(grafted, tuning, settings, augment)
