@@ -77,6 +77,7 @@ def test_names_and_records() -> None:
     [
         ({"eps": -1.0}, "eps"),
         ({"eps": float("nan")}, "eps"),
+        ({"eps": 8.0}, "between 0 and 1, not 8.0"),
         ({"eps": 0.1, "steps": 0}, "steps of at least 1"),
         ({"eps": 0.1, "restarts": 0}, "restarts of at least 1"),
         ({"eps": 0.1, "step_size": 0.0}, "step size"),

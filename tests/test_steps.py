@@ -178,6 +178,15 @@ def test_a_score_that_forgets_a_site_is_refused(data):
         lingraft.score(Net(), data, eps=EPS, significance=Short())
 
 
+def test_a_model_that_gives_two_things_is_refused(data, tmp_path):
+    class Two(Net):
+        def forward(self, x):
+            return super().forward(x), x
+
+    with pytest.raises(LingraftError, match=r"logits \(N, classes\), not a tuple"):
+        lingraft.train(Two(), data, eps=EPS, run=tmp_path / "run")
+
+
 def test_line_lr_of_a_plain_model_is_refused(data, tmp_path):
     with pytest.raises(LingraftError, match="line_lr"):
         lingraft.train(Net(), data, eps=EPS, run=tmp_path, line_lr=0.1)

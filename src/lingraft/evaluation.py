@@ -43,8 +43,10 @@ class Attack:
 
     def __post_init__(self) -> None:
         lookup("attack", self.name, {"pgd": None, **FUNCTIONS})
-        if not (math.isfinite(self.eps) and self.eps >= 0):
-            raise LingraftError(f"eps must be 0 or more, not {self.eps}: it is a distance in pixels of [0, 1].")
+        if not 0 <= self.eps <= 1:  # also false for NaN
+            raise LingraftError(
+                f"eps must lie between 0 and 1, not {self.eps}: it is a distance in pixels of [0, 1], e.g. 2/255."
+            )
         for what, value in (("steps", self.steps), ("restarts", self.restarts)):
             if value < 1:
                 raise LingraftError(f"an attack needs {what} of at least 1, not {value}.")

@@ -217,8 +217,9 @@ def _describe(
     grafting.sites(model, input_shape)
     with torch.no_grad(), evaluation.evaluating(model):
         outputs = model(torch.zeros(1, *input_shape, device=device_of(model)))
-    if outputs.ndim != 2:
-        raise LingraftError(f"the model must give logits (N, classes), not a tensor of shape {tuple(outputs.shape)}.")
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2:
+        given = f"tensor of shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise LingraftError(f"the model must give logits (N, classes), not a {given}.")
     return ModelDescription(
         architecture=None,
         input_shape=input_shape,

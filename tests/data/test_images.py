@@ -74,6 +74,7 @@ LABELS = torch.tensor([0, 1])
         (BYTES[:, :, :0], LABELS, "shape"),
         (BYTES, LABELS[:1], "labels must have the shape"),
         (BYTES, LABELS[:, None], "labels must have the shape"),
+        (BYTES, torch.eye(2, dtype=torch.int64), "labels.argmax(1)"),
         (BYTES.double(), LABELS, "float64"),
         (BYTES.long(), LABELS, "int64"),
         (BYTES, LABELS.int(), "labels.long"),
@@ -81,6 +82,7 @@ LABELS = torch.tensor([0, 1])
         (BYTES, LABELS - 1, "-1"),
         (BYTES.float() - 0.01, LABELS, "[0, 1]"),
         (BYTES.float() + 1.01, LABELS, "[0, 1]"),
+        (BYTES.float() + 200, LABELS, "bytes: 255"),
         (BYTES.float() * float("nan"), LABELS, "[0, 1]"),
         (BYTES.float() + float("inf"), LABELS, "[0, 1]"),
         (BYTES.to("meta"), LABELS, "same device"),
@@ -128,6 +130,7 @@ def test_of_takes_data_in_any_form(form: str, count: int | None):
     ("source", "message"),
     [
         ([torch.zeros(1, 2, 2)], "pairs"),
+        ([(torch.zeros(1, 2, 2), 0, 0)], "not tuple of 3"),
         ([], "no images"),
         (7, "tensors, a DataLoader or a Dataset, not int"),
         ([("a picture", 3)], "not str"),

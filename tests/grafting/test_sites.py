@@ -149,7 +149,7 @@ def test_arithmetic_with_sizes_is_allowed():
     assert [site.name for site in lingraft.sites(Sized(), (4,))] == ["relu"]
 
 
-def test_two_inputs_and_wrong_image_shapes_are_refused(own):
+def test_two_inputs_and_wrong_image_shapes_are_refused(own, capsys):
     class Two(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
             return F.relu(x + y)
@@ -158,3 +158,4 @@ def test_two_inputs_and_wrong_image_shapes_are_refused(own):
         lingraft.sites(Two(), (4,))
     with pytest.raises(LingraftError, match=r"images of shape \(3, 4, 4\)"):
         lingraft.sites(own("leaky"), (3, 4, 4))
+    assert capsys.readouterr().err == "", "the error alone, without a traceback of PyTorch"

@@ -177,6 +177,8 @@ def test_bad_masks_are_refused(own):
         lingraft.graft(model, {"relu": good[:11]})(torch.rand(1, 1, 4, 4))
     with pytest.raises(LingraftError, match=r"unknown site 'relux'.*mean 'relu'"):
         lingraft.graft(model, {"relux": good})
+    with pytest.raises(LingraftError, match=r"not be list.*lingraft\.select"):
+        lingraft.graft(model, [torch.ones(12, dtype=torch.bool)])
     with pytest.raises(LingraftError, match="'relu' must be a boolean"):
         lingraft.graft(model, {"relu": good.float()})
     with pytest.raises(LingraftError, match="without neurons"):

@@ -103,6 +103,7 @@ def test_markdown_and_latex_have_the_same_cells(runs: list[Run], tmp_path: Path)
 def test_latex_is_escaped(bare_run, tmp_path: Path) -> None:
     run = bare_run(tmp_path / "50%_of_a&b")
     assert "50\\%\\_of\\_a\\&b & " in write_report([run], tmp_path / "t.tex").read_text()
+    assert write_report(run, tmp_path / "one.tex").read_text() == (tmp_path / "t.tex").read_text()
 
 
 def test_names_are_escaped_in_the_page(bare_run, tmp_path: Path) -> None:

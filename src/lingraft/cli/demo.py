@@ -21,7 +21,7 @@ def demo(
     from lingraft.cli.holding import hold
     from lingraft.device import resolve_device
 
-    hold(out)
+    hold(out, "the demo begins anew")
     figures = story.tell(out, seed, resolve_device(device), quiet=as_json)
     if as_json:
         print_json(figures)

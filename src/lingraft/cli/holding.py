@@ -27,13 +27,16 @@ def _set_aside(summary: Path) -> None:
         )
 
 
-def hold(folder: Path) -> None:
-    """Hold `folder` until the command that is running ends; a LingraftError if another process is in it."""
+def hold(folder: Path, then: str = "going on from what it left") -> None:
+    """Hold `folder` until the command that is running ends; a LingraftError if another process is in it.
+
+    `then` is what the command does where one before it was killed.
+    """
     killed = until_done(held(folder))
     parts = remove_parts(folder)
     if killed is not None:
         console.print(
-            f"{folder}: {killed} did not end well; going on from what it left.",
+            f"{folder}: {killed} did not end well; {then}.",
             highlight=False,
             soft_wrap=True,
             markup=False,

@@ -78,7 +78,7 @@ def _sites(study: "Study") -> "Table":
     from rich.table import Table
 
     table = Table("site", "shape", title="Grafted sites", title_justify="left")
-    for heading in ("neurons", "grafted", "of these 0"):
+    for heading in ("neurons", "grafted", "of these pruned"):
         table.add_column(heading, justify="right")
     for site in study.description.grafted or []:
         neurons = math.prod(site.shape)

@@ -27,8 +27,10 @@ class ImageSet:
                 f"images must have the shape (number, channels, height, width), none of them 0, not {_shape(images)}."
             )
         if labels.shape != images.shape[:1]:
+            one_hot = labels.ndim == 2 and labels.shape[1] > 1
             raise LingraftError(
                 f"labels must have the shape ({len(images)},), one class index for each image, not {_shape(labels)}."
+                + (" One-hot labels become indices with labels.argmax(1)." if one_hot else "")
             )
         if images.dtype not in (torch.uint8, torch.float32):
             raise LingraftError(f"images must be uint8 in 0 … 255 or float32 in [0, 1], not {images.dtype}.")
@@ -41,6 +43,11 @@ class ImageSet:
         if images.dtype == torch.float32:
             low, high = (value.item() for value in torch.aminmax(images))
             if not (low >= 0 and high <= 1):  # also false for NaN
+                if low >= 0 and 2 < high <= 255:
+                    raise LingraftError(
+                        f"float images must lie in [0, 1], but these reach from {low:g} to {high:g}. Divide them by the"
+                        " highest value that a pixel can have (bytes: 255)."
+                    )
                 raise LingraftError(
                     f"float images must lie in [0, 1], but these reach from {low:g} to {high:g}. Normalize in the first"
                     " layer of the model (lingraft.zoo.layers.Normalize), not in the data: ε is a distance in pixels."
@@ -102,7 +109,8 @@ def _collected(source: Any, count: int | None) -> tuple[Tensor, Tensor]:
     seen = 0
     for pair in pairs:
         if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise LingraftError(f"the data must give pairs (images, labels), not {type(pair).__name__}.")
+            found = type(pair).__name__ + (f" of {len(pair)}" if isinstance(pair, list | tuple) else "")
+            raise LingraftError(f"the data must give pairs (images, labels), not {found}. Let it give only these two.")
         images, labels = map(_tensor, pair)
         parts.append((images, labels) if labels.ndim else (images[None], labels[None]))
         seen += len(parts[-1][0])

@@ -1,8 +1,10 @@
 """Sites: the calls of activations in the forward pass of a model."""
 
 import copy
+import io
 import math
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from typing import Any
 
@@ -191,13 +193,14 @@ def _shapes(traced: fx.GraphModule, input_shape: tuple[int, ...]) -> dict[str, t
     blank = copy.deepcopy(traced).to("meta").eval()
     dtype = next((p.dtype for p in blank.parameters()), torch.float32)
     try:
-        ShapeProp(blank).propagate(torch.empty(2, *input_shape, dtype=dtype, device="meta"))
+        with redirect_stderr(io.StringIO()):  # where it fails, PyTorch prints a traceback beside the exception
+            ShapeProp(blank).propagate(torch.empty(2, *input_shape, dtype=dtype, device="meta"))
     except Exception as error:
         cause = error.__cause__ or error
         reason = str(cause).strip().splitlines()[0]
         raise LingraftError(
             f"{type(traced).__name__} does not take images of shape {input_shape}: {reason}."
-            " Give the shape of one image without the batch, e.g. (3, 32, 32)."
+            " One image without the batch is (channels, height, width), e.g. (3, 32, 32)."
         ) from error
     return {
         n.name: tuple(n.meta["tensor_meta"].shape)

@@ -81,6 +81,11 @@ def _operate(
     change: Callable[[GraftedActivation, Tensor], None],
 ) -> fx.GraphModule:
     require_finite(model)
+    if not isinstance(mask, Mapping):
+        raise LingraftError(
+            f"the mask must map names of sites to boolean tensors, not be {type(mask).__name__}. lingraft.select makes"
+            " one from scores."
+        )
     if input_shape is not None:
         check_shapes(mask, sites(model, input_shape))
     traced = trace(copy.deepcopy(model))

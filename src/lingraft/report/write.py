@@ -20,11 +20,13 @@ FORMATS: dict[str, Callable[[Sequence[Study]], str]] = {
 }
 
 
-def write_report(runs: Sequence[str | Path | Run], path: str | Path) -> Path:
+def write_report(runs: str | Path | Run | Sequence[str | Path | Run], path: str | Path) -> Path:
     """Write a report of these runs: a page (.html), or its summary table (.md, .csv, .tex). Gives the path.
 
     Nothing is measured anew; the page says which command adds a figure that the runs have no data for.
     """
+    if isinstance(runs, str | Path | Run):
+        runs = [runs]
     path = Path(path)
     write = FORMATS.get(path.suffix.lower())
     if write is None:

@@ -69,8 +69,9 @@ class _Conversion:
             try:
                 recorder.run(torch.zeros(1, *input_shape, dtype=parameter.dtype, device=parameter.device))
             except RuntimeError as error:
-                what = " ".join(str(error).split())[:300]
-                raise LingraftError(f"the model does not take images of shape {input_shape}: {what}") from error
+                reason = str(error).split("While executing")[0]  # what torch.fx adds says nothing to a user
+                what = " ".join(reason.split())[:300].rstrip(".")
+                raise LingraftError(f"the model does not take images of shape {input_shape}: {what}.") from error
         return recorder.env
 
     # --- helpers that append nodes -------------------------------------------------------------

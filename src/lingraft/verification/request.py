@@ -141,7 +141,13 @@ class Request:
 
 def _tensor(value: Any, what: str) -> Tensor:
     """A float32 or float64 copy on the CPU."""
-    tensor = torch.as_tensor(value).detach().cpu()
+    try:
+        tensor = torch.as_tensor(value).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise LingraftError(
+            f"{what} must be a tensor or an array, not {type(value).__name__}. data = lingraft.ImageSet.of(loader)"
+            " takes them out of a DataLoader or Dataset: data.pixels(), data.labels."
+        ) from error
     if not tensor.is_floating_point():
         raise LingraftError(f"{what} must be floating-point numbers, not {tensor.dtype}. Scale bytes by 1/255.")
     if not bool(torch.isfinite(tensor).all()):
@@ -174,7 +180,10 @@ def _images(images: Any, box: tuple[Tensor, Tensor] | None) -> Tensor:
         return (box[0] + box[1]) / 2
     tensor = _tensor(images, "the images")
     if tensor.dim() not in (2, 4):
-        raise LingraftError(f"images must have the shape (N, C, H, W) or (N, features), not {tuple(tensor.shape)}.")
+        raise LingraftError(
+            f"images must have the shape (N, C, H, W) or (N, features), not {tuple(tensor.shape)}."
+            + (" A single image is image[None]." if tensor.dim() == 3 else "")
+        )
     if box is not None and box[0].shape != tensor.shape:
         raise LingraftError(
             f"images {tuple(tensor.shape)} and lower, upper {tuple(box[0].shape)} differ in shape."
@@ -189,6 +198,11 @@ def _check_ball(images: Tensor, eps: float | None, clip: tuple[float, float] | N
     low, high = clip
     if not low < high:
         raise LingraftError(f"clip is {clip}; it must be (lowest, highest) pixel value, or None.")
+    if eps is not None and eps > high - low:
+        raise LingraftError(
+            f"eps is {eps:g}, more than the whole pixel range [{low:g}, {high:g}]. For pixels of [0, 1] write e.g."
+            " 2/255; for others give their clip."
+        )
     outside = ((images < low) | (images > high)).flatten(1).any(1).nonzero().flatten().tolist()
     if outside:
         raise LingraftError(
@@ -202,7 +216,10 @@ def _labels(labels: Any, count: int, classes: int) -> list[int] | None:
         return None
     tensor = torch.as_tensor(labels).detach().cpu()
     if tensor.dim() == 0 or tensor.shape != (count,):
-        raise LingraftError(f"labels must have the shape ({count},), one for each image, not {tuple(tensor.shape)}.")
+        hint = " One-hot labels become class indices with labels.argmax(1)." if tensor.dim() == 2 else ""
+        raise LingraftError(
+            f"labels must have the shape ({count},), one for each image, not {tuple(tensor.shape)}.{hint}"
+        )
     if count and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool):
         raise LingraftError(f"labels must be whole numbers, the right classes, not {tensor.dtype}.")
     values: list[int] = tensor.long().tolist()
