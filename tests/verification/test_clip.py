@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lingraft.verification.branching import split
@@ -16,6 +16,7 @@ SEEDS = st.integers(0, 10**6)
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, st.sampled_from(["relu", "relu", "leaky", "tanh"]), st.floats(0.01, 0.9), st.booleans(), st.booleans())
+@example(65537, "relu", 0.5, True, False)  # a margin that is 0 everywhere, and 1e-17 when computed
 def test_points_with_a_margin_that_is_not_positive_stay(
     nets: Any, seed: int, kind: str, share: float, conv: bool, single: bool
 ) -> None:

@@ -10,9 +10,7 @@ from lingraft.data import Batches, ImageSet
 from lingraft.differentiable.graph import graph_of
 from lingraft.differentiable.intervals import interval_bounds
 from lingraft.differentiable.margins import margin_intervals
-
-#: What a margin has to exceed, as in the verifier: far more than float64 rounds away here.
-MARGIN = 1e-6
+from lingraft.verification.margin import MARGIN
 
 
 def certified_by_intervals(

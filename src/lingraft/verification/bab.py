@@ -15,12 +15,13 @@ from lingraft.verification.collapse import Collapsed
 from lingraft.verification.dual import Domains, Dual
 from lingraft.verification.facets import first_site, fit
 from lingraft.verification.leaf import solve_leaf
+from lingraft.verification.margin import MARGIN
 from lingraft.verification.proof import Clip, MarginProof, Split, UsedForms, whole
 from lingraft.verification.relaxation import relax_relu
 from lingraft.verification.tighten import tighten
 
-#: A margin counts as proven when its bound, recomputed in float64, exceeds this; the search stops at a little more.
-MARGIN, ENOUGH = 1e-6, 1e-4
+#: The search for multipliers stops at a bound of this, a little more than `MARGIN`.
+ENOUGH = 1e-4
 
 #: Steps on the multipliers of a new domain, which start from the parent's, and again when its bounds were clipped.
 STEPS, CLIPPED_STEPS = 4, 2

@@ -7,7 +7,8 @@ the whole region, a linear function below z and one below −z, its *forms* a·x
     z  ≥  a·x + b + γ·(p·x + c)  ≥  b + γ·c − ‖a + γ·p‖₁
 
 (Clip-and-Verify, Zhou et al. 2025, solves the same problem by sorting.) A few values of γ are tried. The norms are
-summed in float32, and the bounds widened by more than that can round away.
+summed in float32, and the bounds widened by more than that can round away. Where p is about 0, γ has no limit, and a c
+just above 0 would leave nothing: so that no rounding does, only points with a margin above `MARGIN` are left out.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from lingraft.verification.collapse import Collapsed
 from lingraft.verification.dual import Domains, Dual, Row, outward
+from lingraft.verification.margin import MARGIN
 from lingraft.verification.relaxation import Lines
 
 #: Values of γ that are tried, in units of how far the form reaches over how far p reaches on the same pixels.
@@ -87,10 +89,11 @@ class Forms:
     def clip(self, domains: Domains, margin: Row) -> None:
         """Tighten the bounds of the domains in place, given p (n, B) below their margins and the bounds as c (B,)."""
         reach = (self.looks_at @ margin.p.abs()).float().clamp(min=1e-30)
-        binding = (-margin.c < 2 * reach).any(1)  # else the constraint cannot bind on these pixels
+        bound = margin.c - MARGIN
+        binding = (-bound < 2 * reach).any(1)  # else the constraint cannot bind on these pixels
         p = margin.p.t().contiguous()
         for i in binding.nonzero().flatten().tolist():
-            self._clip(self.groups[i], domains, p, margin.c, reach[i].double())
+            self._clip(self.groups[i], domains, p, bound, reach[i].double())
 
     def group_of(self, count: int) -> Tensor:
         """The number of the group of each of `count` taps, −1 if it has no forms."""

@@ -5,7 +5,8 @@ A counterexample has margin f(x) ≤ 0, so only such x matter, and for any γ �
     min z_i  ≥  min z_i + γ·f(x)      over the domain
 
 which is bounded like any other row (Kotha et al. 2023 use the same multiplier for preimages). With γ = 0 it is
-α-CROWN on intermediate bounds. If the bounds of a tap cross, no counterexample exists in the domain.
+α-CROWN on intermediate bounds. If the bounds of a tap cross, no counterexample exists in the domain. So that this is
+never for rounding alone, points with a margin of up to `MARGIN` count as counterexamples.
 """
 
 import torch
@@ -16,6 +17,7 @@ from lingraft.verification.bounds import bound_sites
 from lingraft.verification.budget import Budget
 from lingraft.verification.collapse import collapse
 from lingraft.verification.dual import Domains, Dual, Row, outward, root_domains
+from lingraft.verification.margin import MARGIN
 from lingraft.verification.network import Network
 from lingraft.verification.proof import Round, whole
 from lingraft.verification.region import Region
@@ -34,7 +36,9 @@ def tighten(dual: Dual, exact: Dual, base: Domains, taps: Tensor, steps: int) ->
     sign[count:] = -1
     gamma = _search(dual, columns, _signed(dual.tap_rows(both), sign.to(dual.dtype)), steps).float()
     columns = columns.exactly()
-    rows = _plus(_signed(exact.tap_rows(both), sign), gamma.double(), exact.rows(columns))
+    margin = exact.rows(columns)
+    margin = margin._replace(c=margin.c - MARGIN)
+    rows = _plus(_signed(exact.tap_rows(both), sign), gamma.double(), margin)
     below, above = exact.bound(columns, rows).view(2, count)
     low, high = outward(below, -above, base.lower.dtype)
     base.lower[taps, 0] = torch.maximum(base.lower[taps, 0], low)

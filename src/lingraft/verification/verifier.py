@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from lingraft.verification.ascent import improve
-from lingraft.verification.bab import ENOUGH, MARGIN, Falsified, Search, Stopped
+from lingraft.verification.bab import ENOUGH, Falsified, Search, Stopped
 from lingraft.verification.bounds import SiteBounds, bound_sites, margin_crown, margin_intervals
 from lingraft.verification.budget import Budget, Exhausted
 from lingraft.verification.collapse import Collapsed, collapse
 from lingraft.verification.dual import Domains, Dual, root_domains
 from lingraft.verification.falsify import Falsifier
+from lingraft.verification.margin import MARGIN
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Site
 from lingraft.verification.nonlinearity import unstable

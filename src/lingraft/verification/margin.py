@@ -1,0 +1,5 @@
+"""How much more than 0 a margin has to be."""
+
+#: A margin counts as proven where its lower bound, computed in float64, exceeds this: far more than float64 rounds away
+#: for ordinary weights (`rounding.py` is about others). A point is not left out of a search before its margin does.
+MARGIN = 1e-6
