@@ -187,6 +187,13 @@ def test_a_model_that_gives_two_things_is_refused(data, tmp_path):
         lingraft.train(Two(), data, eps=EPS, run=tmp_path / "run")
 
 
+def test_a_class_and_text_are_refused(data, tmp_path):
+    with pytest.raises(LingraftError, match="made by calling its class"):
+        lingraft.train(nn.Flatten, data, eps=0.1, run=tmp_path / "run")
+    with pytest.raises(LingraftError, match="8/255 without quotes"):
+        lingraft.train(Net(), data, eps="8/255", run=tmp_path / "run")
+
+
 def test_line_lr_of_a_plain_model_is_refused(data, tmp_path):
     with pytest.raises(LingraftError, match="line_lr"):
         lingraft.train(Net(), data, eps=EPS, run=tmp_path, line_lr=0.1)

@@ -19,5 +19,7 @@ def resolve_device(name: str = "auto") -> torch.device:
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where the model is."""
+    """Where the model is; a LingraftError if it is none."""
+    if not isinstance(model, nn.Module):
+        raise LingraftError(f"a model is an nn.Module, made by calling its class, e.g. Net(), not {model!r}.")
     return next((t.device for t in (*model.parameters(), *model.buffers())), torch.device("cpu"))

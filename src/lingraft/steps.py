@@ -214,6 +214,8 @@ def _describe(
     seed: int | None,
 ) -> ModelDescription:
     """What `model.json` says of a model of the user's own; its sites show that torch.fx can trace it."""
+    if isinstance(eps, str):
+        raise LingraftError(f"eps must be a number, not text. Write {eps} without quotes.")
     grafting.sites(model, input_shape)
     with torch.no_grad(), evaluation.evaluating(model):
         outputs = model(torch.zeros(1, *input_shape, device=device_of(model)))
