@@ -10,7 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import lingraft
+from lingraft.verification.bounds import bound_sites, margin_crown, margin_intervals
+from lingraft.verification.budget import Budget
+from lingraft.verification.network import Network
 from lingraft.verification.region import Region
+from lingraft.verification.rounding import Loss, Sizes, allowance
 
 
 def _scaled(model: nn.Sequential, power: int) -> nn.Sequential:
@@ -85,6 +89,54 @@ def test_sums_that_cancel(nets: Any, exponent: int) -> None:
         model, minimum = _cancelling(100 * exponent + seed, 10.0**exponent)
         assert minimum < 0
         assert nets.verify(model, region, nets.margins(0, 2)).verdict != "verified"
+
+
+def _amplified(seed: int, size: float, factor: float, shared: bool) -> tuple[nn.Sequential, Fraction]:
+    """Logits (factor·z, 0), where z is about 1 and a sum of terms of that size; its minimum, at x = 0, exactly.
+
+    If `shared`, what depends on x cancels in z, which intervals do not see and CROWN does.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def some(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    model = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 1), nn.ReLU(), nn.Linear(1, 2)).double().eval()
+    with torch.no_grad():
+        model[0].weight.copy_(some(3, 2).repeat(2, 1) if shared else 1e-3 * some(6, 2))
+        model[0].bias.copy_(size * (1 + some(6)))
+        weight = some(1, 3)
+        model[2].weight.copy_(torch.cat([weight, -weight if shared else some(1, 3)], 1))
+        terms = zip(model[2].weight[0].tolist(), model[0].bias.tolist(), strict=True)
+        total = sum((Fraction(w) * Fraction(b) for w, b in terms), Fraction(0))
+        bias = float(1 - total)
+        model[2].bias.fill_(bias)
+        model[4].weight.copy_(torch.tensor([[factor], [0.0]]))
+        model[4].bias.zero_()
+    return model, Fraction(factor) * (total + Fraction(bias))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("size", "factor"), [(1e5, 1e5), (1e6, 1e6), (1e8, 1e4)])
+def test_sums_that_cancel_before_a_large_factor(nets: Any, size: float, factor: float, shared: bool) -> None:
+    """What is rounded away where terms cancel is small beside them, but not behind the factor."""
+    region = Region(torch.zeros(2).double(), torch.ones(2).double())
+    spec, offset = nets.margins(0, 2), torch.zeros(1).double()
+    too_large = 0
+    for seed in range(20):
+        model, minimum = _amplified(seed, size, factor, shared)
+        network = Network.from_module(model, (2,))
+        for method in ("intervals", "crown"):
+            found = bound_sites(network, region, Budget(), method)
+            sizes = Sizes(network).of(found)
+            loss = Loss(sizes)
+            crown = margin_crown(network, found, spec, offset, loss)
+            too_large += Fraction(float(crown)) > minimum
+            bound = margin_intervals(found, spec, offset) if method == "intervals" else crown - loss.total
+            certain = float(bound - allowance(sizes, spec, offset))
+            assert Fraction(certain) <= minimum
+            assert minimum - Fraction(certain) < 1000 * size * factor * 2.0**-53 or (shared and method == "intervals")
+    assert too_large, "nothing was rounded up, so nothing was tested"
 
 
 def test_a_minimum_of_zero_is_not_verified(nets: Any, oracle: Any) -> None:

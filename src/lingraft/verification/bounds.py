@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lingraft.errors import LingraftError
 from lingraft.verification.budget import Budget
-from lingraft.verification.crown import crown_bounds, lower_bound, pass_back, relaxed
+from lingraft.verification.crown import Watch, crown_bounds, lower_bound, pass_back, relaxed
 from lingraft.verification.intervals import through_linear, through_site
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Input, Site
@@ -92,9 +92,11 @@ def margin_intervals(found: SiteBounds, spec: Tensor, offset: Tensor) -> Tensor:
     return spec.clamp(min=0) @ low + spec.clamp(max=0) @ high + offset
 
 
-def margin_crown(network: Network, found: SiteBounds, spec: Tensor, offset: Tensor) -> Tensor:
-    """Lower bounds (L,) of spec·logits + offset by CROWN."""
-    rows, constant = pass_back(network, {len(network.nodes) - 1: Rows(spec)}, offset, relaxed(found.lines))
+def margin_crown(
+    network: Network, found: SiteBounds, spec: Tensor, offset: Tensor, watch: Watch | None = None
+) -> Tensor:
+    """Lower bounds (L,) of spec·logits + offset by CROWN, or by intervals where these are better."""
+    rows, constant = pass_back(network, {len(network.nodes) - 1: Rows(spec)}, offset, relaxed(found.lines), watch)
     return torch.maximum(lower_bound(rows, constant, found.center, found.radius), margin_intervals(found, spec, offset))
 
 

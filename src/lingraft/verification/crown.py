@@ -17,14 +17,24 @@ CHUNK = 1_000_000
 #: (position of a site, rows over its outputs) → rows over its inputs, and a constant for each row.
 AtSite = Callable[[int, Rows], tuple[Rows, Tensor]]
 
+#: Called with the position of a node and the rows over its values.
+Watch = Callable[[int, Rows], None]
 
-def pass_back(network: Network, pending: dict[int, Rows], constant: Tensor, at_site: AtSite) -> tuple[Rows, Tensor]:
-    """Rows over the values of some nodes, plus a constant (R,), become rows over the image plus a constant."""
+
+def pass_back(
+    network: Network, pending: dict[int, Rows], constant: Tensor, at_site: AtSite, watch: Watch | None = None
+) -> tuple[Rows, Tensor]:
+    """Rows over the values of some nodes, plus a constant (R,), become rows over the image plus a constant.
+
+    `watch` sees them at every node, the image included.
+    """
     for i in range(max(pending), -1, -1):
         here = pending.pop(i, None)
         if here is None:
             continue
         node = network.nodes[i]
+        if watch is not None:
+            watch(i, here)
         if isinstance(node, Input):
             return here, constant
         if isinstance(node, Site):

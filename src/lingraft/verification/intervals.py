@@ -6,11 +6,17 @@ from torch import Tensor
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Input, Node, Site
 
+#: What an operation on large numbers may round away, as a share of their size: 16 times what a single rounding does.
+ROUNDING = 16 * 2.0**-53
+
 
 def through_linear(node: Node, bounds: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Bounds (N, *shape) of a linear node from those of its inputs."""
-    center = node.forward(*[(upper + lower) / 2 for lower, upper in bounds])
-    radius = node.spread(*[(upper - lower) / 2 for lower, upper in bounds])
+    """Bounds (N, *shape) of a linear node from those of its inputs, widened by a share of what its sums are made of."""
+    centers = [(upper + lower) / 2 for lower, upper in bounds]
+    radii = [(upper - lower) / 2 for lower, upper in bounds]
+    center = node.forward(*centers)
+    radius = node.spread(*[torch.add(r, c.abs().add_(r), alpha=ROUNDING) for c, r in zip(centers, radii, strict=True)])
+    radius = radius + ROUNDING * center.abs()
     return center - radius, center + radius
 
 

@@ -1,15 +1,19 @@
-"""How much of a margin's bound may be rounding: sums of large numbers that cancel are not exact in float64 either."""
+"""How much of a margin's bound may be rounding: sums of large numbers that cancel are not exact in float64 either.
+
+These are estimates of what `lingraft.certificates` accounts for in full. For ordinary weights they are
+around 1e-11, where the margin that every proof must have covers them; not so for weights of 1e5 that cancel in one layer
+and are large again in the next.
+"""
 
 import torch
 from torch import Tensor
 
 from lingraft.verification.bounds import SiteBounds
 from lingraft.verification.crown import device_of
+from lingraft.verification.intervals import ROUNDING
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Input, Site
-
-#: Roundings, each of a share 2⁻⁵³ of the largest size, that a bound may have suffered for the worse.
-ROUNDINGS = 16
+from lingraft.verification.rows import Rows
 
 
 class Sizes:
@@ -27,12 +31,8 @@ class Sizes:
                 constant = node.forward(*[torch.zeros_like(t) for t in ones])
                 self.linear[i] = float(node.spread(*ones).max()), float(constant.abs().max())
 
-    def allowance(self, found: SiteBounds, spec: Tensor, offset: Tensor) -> Tensor:
-        """By how much (L,) a bound of spec·logits + offset in float64 may exceed the true one.
-
-        Below 1e-9 for ordinary weights, where the margin that every proof must have covers it; not so for weights of
-        1e10. Sizes do not grow from layer to layer as the bounds of every site are known.
-        """
+    def of(self, found: SiteBounds) -> list[float]:
+        """The largest size of each node's sums; it does not grow without end, as the bounds of every site are known."""
         sizes: list[float] = []
         for i, node in enumerate(self.network.nodes):
             largest = max((sizes[j] for j in node.inputs), default=0.0)
@@ -45,8 +45,24 @@ class Sizes:
             else:
                 weight, constant = self.linear[i]
                 sizes.append(weight * largest + constant)
-        total = max(sizes) + sizes[-1] * spec.abs().sum(1) + offset.abs()
-        return ROUNDINGS * 2.0**-53 * total
+        return sizes
+
+
+def allowance(sizes: list[float], spec: Tensor, offset: Tensor) -> Tensor:
+    """By how much (L,) spec·logits + offset may be too large, where the logits' bounds are widened on the way."""
+    return ROUNDING * (max(sizes) + sizes[-1] * spec.abs().sum(1) + offset.abs())
+
+
+class Loss:
+    """What rounding may add to rows on their way back: a share of the sums of every node, times its coefficients."""
+
+    def __init__(self, sizes: list[float]):
+        self.sizes = sizes
+        self.total: Tensor | float = 0.0
+
+    def __call__(self, i: int, rows: Rows) -> None:
+        """Rows are at node `i`."""
+        self.total = self.total + ROUNDING * self.sizes[i] * rows.coefficients.abs().flatten(1).sum(1)
 
 
 def _largest(values: Tensor) -> float:

@@ -27,7 +27,7 @@ from lingraft.verification.process_memory import is_out_of_memory, peak_memory
 from lingraft.verification.proof import MarginProof, Proof
 from lingraft.verification.region import Region
 from lingraft.verification.remainder import OpenMargin, Remainder
-from lingraft.verification.rounding import Sizes
+from lingraft.verification.rounding import Loss, Sizes, allowance
 
 #: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
 QUICK_STEPS, LONG_STEPS, LONG_RESTARTS, ALPHA_STEPS = 10, 40, 3, 20
@@ -179,15 +179,20 @@ class _Attempt:
             return self.finish("verified")
         result.stage = "crown"
         found = bound_sites(self.network, problem.region, self.budget)
-        self._allow_for_rounding(found)
+        sizes = self._allow_for_rounding(found)
         self._count(found)
-        bounds = margin_crown(self.network, found, *self._spec(every))
+        loss = Loss(sizes)
+        bounds = margin_crown(self.network, found, *self._spec(every), loss) - loss.total
+        self.rounding = self.rounding + loss.total
         left = left[_open(bounds)[left]]
         result.crown = bounds.tolist()
         return self._optimize(found, left) if len(left) else self.finish("verified")
 
-    def _allow_for_rounding(self, found: SiteBounds) -> None:
-        self.rounding = self.verifier.sizes.allowance(found, self.problem.spec.double(), self.problem.offset.double())
+    def _allow_for_rounding(self, found: SiteBounds) -> list[float]:
+        """Set `rounding` for these bounds; the sizes that it comes from."""
+        sizes = self.verifier.sizes.of(found)
+        self.rounding = allowance(sizes, self.problem.spec.double(), self.problem.offset.double())
+        return sizes
 
     def _spec(self, margins: Tensor) -> tuple[Tensor, Tensor]:
         """What is to be proven: the margins less what rounding may add to their bounds."""
