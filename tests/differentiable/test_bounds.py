@@ -232,3 +232,22 @@ def test_what_cannot_be_bounded_is_named(some_box: Draw) -> None:
     falling = nn.Sequential(nn.Flatten(), nn.LeakyReLU(-0.2), nn.Linear(16, 3)).double()
     with pytest.raises(LingraftError, match="not monotone"):
         interval_bounds(graph_of(falling), *box)
+
+
+@pytest.mark.parametrize(
+    "bend",
+    [
+        lambda x: torch.sub(x, other=2 * x),
+        lambda x: torch.div(x, 2.0, rounding_mode="floor"),
+        lambda x: torch.mul(x, other=torch.tensor(-1.0)),
+    ],
+)
+def test_named_arguments_are_not_overlooked(bend: Callable[[Tensor], Tensor]) -> None:
+    """A difference is not monotone in what is subtracted, and a quotient that is rounded is not linear."""
+
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(bend(x))
+
+    with pytest.raises(LingraftError, match="named arguments"):
+        interval_bounds(graph_of(Net()), torch.zeros(1, 2), torch.ones(1, 2))

@@ -201,6 +201,8 @@ def _call(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs
     if kwargs.get("alpha", 1) != 1:
         raise _unsupported(f"operation {name!r} with a factor alpha")
     function, name = OUT_OF_PLACE.get(name, function), _SAME_AS.get(name, name)
+    if name in ("sub", "mul", "truediv", "neg") and kwargs.keys() - {"alpha"}:  # other=…, rounding_mode=…
+        raise _unsupported(f"operation {name!r} with named arguments")
     if name == "sub" and len(args) == 2 and isinstance(args[1], Interval):
         first = args[0] if isinstance(args[0], Interval) else Interval(args[0], args[0])
         return Interval(first.lower - args[1].upper, first.upper - args[1].lower)
