@@ -12,6 +12,7 @@ from lingraft.differentiable.graph import BoundedGraph, Statistics
 from lingraft.differentiable.intervals import OUT_OF_PLACE, Interval, IntervalBounds, batch_norm_line
 from lingraft.differentiable.margins import margin_intervals
 from lingraft.errors import LingraftError
+from lingraft.verification.relaxation import Lines
 
 #: Intervals of margins narrower than this get a tangent of exp instead of a chord, whose slope would be all rounding.
 _NARROW = 1e-3
@@ -74,17 +75,8 @@ def crown_cross_entropy(
     return total.clamp(min=torch.finfo(total.dtype).tiny).log() + shift.squeeze(1)
 
 
-class Lines(NamedTuple):
-    """Lines below and above an activation on its interval, to broadcast over (N, *neurons)."""
-
-    lower_slope: Tensor
-    lower_intercept: Tensor
-    upper_slope: Tensor
-    upper_intercept: Tensor
-
-
 def _lines(graph: BoundedGraph, node: fx.Node, x: Interval) -> Lines:
-    """A grafted neuron's own line on both sides, CROWN's lines elsewhere."""
+    """A grafted neuron's own line on both sides, CROWN's lines elsewhere; to broadcast over (N, *neurons)."""
     call = graph.sites[node]
     if call.kind not in ("relu", "leaky_relu") or not 0 <= call.negative_slope <= 1:
         raise LingraftError(f"CROWN bounds for training are for ReLU and leaky ReLU, not {call.kind}. Use intervals.")
