@@ -1,6 +1,5 @@
 """Bounds of the pre-activations of every site over a region, cheapest first: intervals, CROWN, α-CROWN."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,7 +45,7 @@ def _unstable(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
 def bound_sites(network: Network, region: Region, budget: Budget, method: str = "crown") -> SiteBounds:
     """One pass from the image to the logits; with CROWN, neurons that intervals leave open are bounded backwards."""
     low, high = (network.inside(t[None].double())[0] for t in (region.lower, region.upper))
-    center, radius = (high + low) / 2, (high - low) / 2
+    center = (high + low) / 2
     radius = torch.maximum(high - center, center - low)  # covers the box whatever was rounded
     found = SiteBounds({}, {}, center, radius, (low, high))
     values: list[tuple[Tensor, Tensor]] = []
@@ -112,25 +111,14 @@ def bounds(
         raise LingraftError(f"unknown method {method!r} for bounds. Known: {', '.join(METHODS)}.")
     region = region if isinstance(region, Region) else Region(*region)
     network = Network.from_module(model, region.lower.shape)
-    found = bound_sites(network, region, Budget(), "intervals" if method == "intervals" else "crown").bounds
     if method == "alpha-crown":
         from lingraft.verification.tighten import alpha_crown
 
         found = alpha_crown(network, region)
+    else:
+        found = bound_sites(network, region, Budget(), method).bounds
     return {
         network.nodes[i].name: tuple(network.outside(t[None])[0] for t in pair)  # type: ignore[misc]
         for i, pair in found.items()
         if network.nodes[i].public  # type: ignore[attr-defined]
     }
-
-
-def unstable_counts(network: Network, regions: Sequence[Region], method: str) -> dict[str, Tensor]:
-    """For every public site, how many of the regions leave each neuron (neuron shape) unstable."""
-    counts: dict[str, Tensor] = {}
-    for region in regions:
-        found = bound_sites(network, region, Budget(), method)
-        for i, node in enumerate(network.nodes):
-            if isinstance(node, Site) and node.public:
-                unstable = network.outside(found.unstable(network, i)[None])[0].long()
-                counts[node.name] = counts[node.name] + unstable if node.name in counts else unstable
-    return counts
