@@ -151,7 +151,6 @@ class OnnxNode:
 class OnnxGraph:
     """The parts of a graph that matter: nodes in order, constants, and inputs with their dimensions (0 if open)."""
 
-    opset: int
     nodes: list[OnnxNode]
     constants: dict[str, np.ndarray]
     inputs: dict[str, list[int]]
@@ -161,9 +160,9 @@ class OnnxGraph:
 def read_graph(data: bytes) -> OnnxGraph:
     """The graph of a ModelProto (graph=7, opset_import=8)."""
     model = Message(data, "the ONNX file")
-    opsets = [o.one(2, 0) for o in model.messages(8, "an operator set") if o.text(1) in ("", "ai.onnx")]
+    sets = [o for o in model.messages(8, "an operator set") if o.text(1) in ("", "ai.onnx")]
     graph = Message(model.one(7, b""), "the graph")
-    if len(opsets) != 1 or 15 in graph.fields:
+    if len(sets) != 1 or 15 in graph.fields:
         raise LingraftError("the ONNX file has no single standard operator set, or sparse weights.")
     constants: dict[str, np.ndarray] = {}
     for message in graph.messages(5, "a tensor"):
@@ -177,7 +176,7 @@ def read_graph(data: bytes) -> OnnxGraph:
         shape = Message(kind.one(2, b""), "a shape")
         inputs[value.text(1)] = [_signed(d.one(1, 0)) for d in shape.messages(1, "a dimension")]
     nodes = [_node(message) for message in graph.messages(1, "a node")]
-    return OnnxGraph(opsets[0], nodes, constants, inputs, [o.text(1) for o in graph.messages(12, "an output")])
+    return OnnxGraph(nodes, constants, inputs, [o.text(1) for o in graph.messages(12, "an output")])
 
 
 def _node(message: Message) -> OnnxNode:
