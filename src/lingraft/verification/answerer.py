@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
+from lingraft.verification.crown import device_of
 from lingraft.verification.network import Network
 from lingraft.verification.process_memory import die_first, forget_peak, is_out_of_memory, limit_memory
 from lingraft.verification.remainder import Remainder
@@ -58,9 +58,8 @@ class Divided:
 
 def setup_of(network: Network, limits: Limits) -> bytes:
     """What every worker needs to know before the first problem."""
-    device = next((v.device for node in network.nodes for v in vars(node).values() if isinstance(v, Tensor)), None)
     cpu = network.to(torch.float64, torch.device("cpu"))
-    return pickle.dumps((cpu, "cpu" if device is None else device.type, limits.double, limits.prove))
+    return pickle.dumps((cpu, device_of(network).type, limits.double, limits.prove))
 
 
 class Answerer:

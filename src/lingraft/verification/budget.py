@@ -6,7 +6,7 @@ GIB = 1024**3
 
 
 class Exhausted(Exception):
-    """The time or the memory of one image is used up; `reason` is "time" or "memory"."""
+    """There is no going on with one image; `reason` is "time", "memory" or "numerical"."""
 
     def __init__(self, reason: str):
         super().__init__(reason)

@@ -1,8 +1,8 @@
 """How much of a margin's bound may be rounding: sums of large numbers that cancel are not exact in float64 either.
 
-These are estimates of what `lingraft.certificates` accounts for in full. For ordinary weights they are
-around 1e-11, where the margin that every proof must have covers them; not so for weights of 1e5 that cancel in one layer
-and are large again in the next.
+These are estimates of what `lingraft.certificates` accounts for in full. For ordinary weights they are around 1e-11,
+where the margin that every proof must have covers them; not so for weights of 1e5 that cancel in one layer and are
+large again in the next.
 """
 
 import torch
