@@ -170,6 +170,11 @@ def test_a_value_used_twice_and_a_value_not_used() -> None:
         (lambda net, x: x.view(-1, 2, 2), "logits"),
         (lambda net, x: net.noise + 1, "depends on the image"),
         (lambda net, x: torch.zeros_like(x) + x, "'zeros_like'"),
+        (lambda net, x: x * x.sum(), "'sum_1' .*batch"),
+        (lambda net, x: torch.add(x, other=x), "'add' .*arguments"),
+        (lambda net, x: torch.div(x, 2, rounding_mode="floor"), "'div' .*arguments"),
+        (lambda net, x: torch.flatten(input=x, start_dim=1), "'flatten' .*arguments"),
+        (lambda net, x: F.avg_pool2d(x.view(-1, 2, 2), 1).flatten(1), "'avg_pool2d' .*arguments"),
     ],
 )
 def test_unsupported_operations_are_named(forward: Any, message: str) -> None:

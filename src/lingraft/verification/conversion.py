@@ -32,13 +32,6 @@ def _without_unused(nodes: list[Node]) -> list[Node]:
     return [nodes[i] for i in sorted(used)]
 
 
-class _Recorder(fx.Interpreter):
-    """Runs the traced model and keeps the value of every call."""
-
-    def __init__(self, graph: fx.GraphModule):
-        super().__init__(graph, garbage_collect_values=False)
-
-
 def _inner(shape: Sequence[int]) -> Shape:
     """Shape used inside for a value of outer shape (C, H, W) or (F,)."""
     return (shape[1], shape[2], shape[0]) if len(shape) == 3 else tuple(shape)
@@ -64,7 +57,7 @@ class _Conversion:
 
     def _record(self, input_shape: Shape) -> dict[fx.Node, Any]:
         parameter = next(self.graph.parameters(), torch.zeros(()))
-        recorder = _Recorder(self.graph)
+        recorder = fx.Interpreter(self.graph, garbage_collect_values=False)
         with torch.no_grad():
             try:
                 recorder.run(torch.zeros(1, *input_shape, dtype=parameter.dtype, device=parameter.device))
@@ -95,7 +88,7 @@ class _Conversion:
         return float(torch.tensor(value, dtype=dtype))
 
     def _scale(self, name: str, source: int, weight: Tensor, bias: Tensor) -> int:
-        """weight·x + bias; merged into the node before where that is a scale or a convolution nobody else reads."""
+        """weight·x + bias of the node `source`."""
         return self._add(Scale(name, self.nodes[source].shape, [source], weight, bias))
 
     def _gather(self, call: fx.Node, source: fx.Node, moved: Tensor) -> int:
@@ -134,7 +127,7 @@ class _Conversion:
             return  # a constant or a shape: its recorded value is used where it is needed
         if not isinstance(self.values[call], Tensor):
             raise LingraftError(f"{self._title(call)} gives several tensors at once, which is not supported.")
-        if self.values[call].shape[0] != 1:
+        if not self.values[call].dim() or self.values[call].shape[0] != 1:
             raise LingraftError(f"{self._title(call)} changes the batch dimension. Keep it first and untouched.")
         if call in self.sites:
             self.position[call] = _activation(self, self.sites[call], sources[0])
@@ -148,7 +141,13 @@ class _Conversion:
                 f"{self._title(call)} is not supported by the verifier. Supported: convolution, linear, batch norm,"
                 " pooling, reshaping, add, sub, concat, pad, scaling by constants, ReLU, leaky ReLU, sigmoid, tanh."
             )
-        self.position[call] = handler(self, call, *arguments, **options)
+        try:
+            self.position[call] = handler(self, call, *arguments, **options)
+        except (TypeError, ValueError, StopIteration) as error:
+            raise LingraftError(
+                f"{self._title(call)} is called with arguments that the verifier does not know."
+                " Give plain ones, in their order."
+            ) from error
         if key in _IN_PLACE and self._depends(arguments[0]):
             self._overwrite(call, arguments[0])
 
@@ -396,7 +395,6 @@ def _pooling(at: _Conversion, call: fx.Node, arguments: tuple, options: dict, pl
     if call.op == "call_module":
         return arguments[1], arguments[0]
     x, *rest = arguments
-    x = options.pop("input", x)
     if call.target is F.adaptive_avg_pool2d:
         return x, nn.AdaptiveAvgPool2d(*rest, **options)
     return x, (nn.AvgPool2d if plain is F.avg_pool2d else nn.MaxPool2d)(*rest, **options)
