@@ -15,7 +15,7 @@ from lingraft.verification.collapse import Collapsed
 from lingraft.verification.dual import Domains, Dual
 from lingraft.verification.facets import first_site, fit
 from lingraft.verification.leaf import solve_leaf
-from lingraft.verification.margin import MARGIN
+from lingraft.verification.margin import MARGIN, proven
 from lingraft.verification.proof import Clip, MarginProof, Split, UsedForms, whole
 from lingraft.verification.relaxation import relax_relu
 from lingraft.verification.tighten import tighten
@@ -80,7 +80,7 @@ class Pool:
     @property
     def size(self) -> float:
         """Bytes in use."""
-        return len(self) * len(self.domains.lower) * (4 + 4 + 1 + 2 + 2)
+        return len(self) * len(self.domains.lower) * (2 * self.domains.lower.element_size() + 1 + 2 + 2)
 
 
 class Stopped(Exception):
@@ -225,14 +225,14 @@ class Search:
     def _unproven(self, bounds: Tensor, domains: Domains) -> tuple[Tensor, Domains]:
         """What is not proven: neither by bounds recomputed in float64, nor by having no point left."""
         empty = (domains.lower > domains.upper).any(0)
-        proven = (bounds > MARGIN) & ~empty
-        columns = proven.nonzero().flatten()
+        sure = (bounds > MARGIN) & ~empty
+        columns = sure.nonzero().flatten()
         if len(columns):
-            proven[columns] = self.exact.bound(domains.select(columns).exactly()) > MARGIN
+            sure[columns] = proven(self.exact.bound(domains.select(columns).exactly()))
         if self.proof is not None:
-            self.proof.close(domains.select(proven.nonzero().flatten()))
+            self.proof.close(domains.select(sure.nonzero().flatten()))
             self.proof.close_empty(domains.select(empty.nonzero().flatten()))
-        rest = (~proven & ~empty).nonzero().flatten()
+        rest = (~sure & ~empty).nonzero().flatten()
         return bounds[rest], domains.select(rest)
 
     def _expand(self, pool: Pool, parents: Domains, base: Domains) -> None:
@@ -277,7 +277,7 @@ class Search:
             _, beta, point = solve_leaf(self.collapsed, leaf, self.budget.left)
             leaf.split = torch.where(leaf.lower >= 0, 1, -1).to(leaf.split.dtype)
             leaf.beta = beta[:, None]
-            if bool(self.exact.bound(leaf) > MARGIN):
+            if bool(proven(self.exact.bound(leaf))):
                 if self.proof is not None:
                     self.proof.close(leaf)
                 continue

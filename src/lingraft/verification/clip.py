@@ -89,7 +89,7 @@ class Forms:
     def clip(self, domains: Domains, margin: Row) -> None:
         """Tighten the bounds of the domains in place, given p (n, B) below their margins and the bounds as c (B,)."""
         reach = (self.looks_at @ margin.p.abs()).float().clamp(min=1e-30)
-        bound = margin.c - MARGIN
+        bound = torch.where(torch.isfinite(margin.c), margin.c - MARGIN, -torch.inf)
         binding = (-bound < 2 * reach).any(1)  # else the constraint cannot bind on these pixels
         p = margin.p.t().contiguous()
         for i in binding.nonzero().flatten().tolist():
