@@ -6,6 +6,7 @@ reason the constraints are elastic: each may be violated at a price. The program
 leaf is empty, a high price makes its bound positive.
 """
 
+import time
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,10 @@ def solve_leaf(collapsed: Collapsed, leaf: Domains, seconds: float) -> tuple[flo
 
     −infinity where the solver gave no answer in time; a positive bound, whatever its size, where the leaf is empty.
     """
-    program = _Program(collapsed, leaf)
+    program, deadline = _Program(collapsed, leaf), time.monotonic() + seconds
     best, multipliers, point = -np.inf, np.zeros(collapsed.count), None
     for price in PRICES:
-        answer = program.solve(price, seconds)
+        answer = program.solve(price, deadline - time.monotonic())
         if answer is None:
             break
         x, beta, violation = answer
