@@ -74,6 +74,20 @@ def test_any_smooth_interval(low: float, width: float, kind: str) -> None:
     assert (np.longdouble(us) * z + ui >= value).all()
 
 
+@pytest.mark.parametrize("kind", ["sigmoid", "tanh"])
+def test_smooth_lines_on_intervals_of_any_size(kind: str) -> None:
+    """Far out the slope is small, and known only to a few digits."""
+    sizes = torch.logspace(0, 12, 200, dtype=torch.float64)
+    lower, upper = (torch.cat(ends) for ends in ((-sizes, -sizes, -torch.ones(200)), (sizes, torch.ones(200), sizes)))
+    ls, li, us, ui = (t.numpy().astype(np.longdouble)[:, None] for t in relax(kind, lower, upper))
+    near_zero = np.concatenate([-np.geomspace(1e-3, 1e3, 200), np.geomspace(1e-3, 1e3, 200)])
+    z = np.clip(near_zero, lower.numpy()[:, None], upper.numpy()[:, None])
+    z = np.concatenate([z, lower.numpy()[:, None], upper.numpy()[:, None]], axis=1)
+    value = SMOOTH[kind](z)
+    assert (ls * z + li - value).max() <= 0
+    assert (value - us * z - ui).max() <= 0
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.floats(-1e3, 1e3), st.floats(0, 1e3), st.floats(0, 1))
 def test_relu_lines(low: float, width: float, alpha: float) -> None:
