@@ -27,5 +27,5 @@ def demo(
         print_json(figures)
     next_step(
         f"lingraft verify {out / 'grafted-80'} --images 100 --timeout 10",
-        "lingraft train --data mnist --model conv-big --eps 0.1 --epochs 1",
+        "lingraft train --data mnist --model cnn-b-half --eps 0.1 --preset laptop --epochs 3",
     )
