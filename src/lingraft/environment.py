@@ -12,7 +12,7 @@ from typing import Any
 
 from lingraft.data import data_root, inventory
 from lingraft.interop.other_verifiers import TOOLS
-from lingraft.verification.budget import GIB, free_memory
+from lingraft.verification.budget import GIB, free_memory, usable_cores
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def machine() -> dict[str, Any]:
     return {
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "usable_cores": usable_cores(),
         "torch_threads": torch.get_num_threads(),
         "free_memory_gib": round(free_memory() / GIB, 1),
         "free_disk_gib": round(shutil.disk_usage(os.curdir).free / GIB, 1),

@@ -1,6 +1,5 @@
 """Going through the instances of a benchmark, several at a time."""
 
-import os
 import queue
 import threading
 from collections import Counter
@@ -15,7 +14,7 @@ from lingraft.interop.answer_log import AnswerLog
 from lingraft.interop.benchmark import Entry
 from lingraft.interop.instance_process import Decider, DeciderProcess
 from lingraft.progress import progress
-from lingraft.verification.budget import free_memory
+from lingraft.verification.budget import free_memory, usable_cores
 from lingraft.verification.request import Limits
 from lingraft.verification.verify import MEMORY_SHARE
 
@@ -70,7 +69,7 @@ def run_instances(
 
 def decide_all(log: AnswerLog, limits: Limits) -> None:
     """Lingraft's own answers on all instances of a log that it does not have yet; `limits.timeout` is not used."""
-    workers = _cores() if limits.workers is None else limits.workers
+    workers = usable_cores() if limits.workers is None else limits.workers
     memory = (MEMORY_SHARE * free_memory() if limits.memory is None else limits.memory) / max(1, workers)
     make = partial(DeciderProcess if workers else Decider, memory, limits.double, limits.seed)
     complete(log, [make] * max(1, workers), "lingraft")
@@ -90,7 +89,3 @@ def complete(log: AnswerLog, askers: Sequence[Callable[[], Asker]], what: str) -
 
 def _tally(counts: Counter[str]) -> str:
     return ", ".join(f"{word} {count}" for word, count in sorted(counts.items()))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,5 +1,6 @@
 """What a verification may spend: time and memory, checked where much of either is about to be used."""
 
+import os
 import time
 
 GIB = 1024**3
@@ -36,10 +37,13 @@ class Budget:
             raise Exhausted("memory")
 
 
+def usable_cores() -> int:
+    """Cores that this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def free_memory() -> float:
     """Bytes of memory that are available now, also where a container allows less than the machine has."""
-    import os
-
     available = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     try:
         with open("/proc/meminfo", encoding="ascii") as file:

@@ -1,6 +1,5 @@
 """Verdicts on many images: in this process or in several, each checked by the model itself before it is given out."""
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from lingraft.progress import progress as show
 from lingraft.verification.answerer import decide, setup_of
-from lingraft.verification.budget import free_memory
+from lingraft.verification.budget import free_memory, usable_cores
 from lingraft.verification.crew import Ask, Crew
 from lingraft.verification.request import Constraints, Limits, Request
 from lingraft.verification.verifier import Problem, Result, Verifier
@@ -167,7 +166,7 @@ def _here(
 def _processes(wanted: int | None, images: int, device: torch.device) -> int:
     """How many worker processes to use, 0 for none."""
     if wanted is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = usable_cores()
         wanted = cores if images > 1 and cores > 1 and device.type == "cpu" else 0
     return min(wanted, images)
 
