@@ -118,13 +118,18 @@ def score(
 
 
 def select(
-    scores: grafting.Scores, ratio: float = 0.5, *, gammas: Sequence[float] = grafting.GAMMAS
+    scores: grafting.Scores,
+    ratio: float = 0.5,
+    *,
+    gammas: Sequence[float] = grafting.GAMMAS,
+    ranks: str = "network",
 ) -> dict[str, Tensor]:
     """The mask of that share of all neurons with the highest γ·r_u − r_s, for `lingraft.graft` (the paper, Section 4).
 
     Site name → boolean tensor of the neuron shape. With several γ an equal share is chosen with each in turn.
+    With ranks "site" the share is one of the neurons of each site, ranked among themselves.
     """
-    return grafting.select(scores.instability_rank, scores.significance_rank, ratio, gammas)
+    return grafting.select_ranked(scores, ratio, gammas, ranks)
 
 
 def evaluate(

@@ -11,10 +11,11 @@ from lingraft.attack.registry import FUNCTIONS
 from lingraft.cli.completion import NAMES, offer
 from lingraft.data import DATASETS
 from lingraft.data.sources import SOURCES
-from lingraft.grafting import BOUNDS, INSTABILITIES, SIGNIFICANCES
+from lingraft.grafting import BOUNDS, INSTABILITIES, RANKS, SIGNIFICANCES
 from lingraft.grafting import METHODS as GRAFTING
 from lingraft.interop.other_verifiers import TOOLS
 from lingraft.training import METHODS, PRESETS, SCHEDULES
+from lingraft.training.initialization import INITIALIZATIONS
 
 
 def test_the_names_that_are_offered_are_those_that_are_known():
@@ -28,6 +29,8 @@ def test_the_names_that_are_offered_are_those_that_are_known():
         "attack": ["pgd", *FUNCTIONS],
         "bounds": BOUNDS,
         "significance": SIGNIFICANCES,
+        "ranks": RANKS,
+        "initialization": INITIALIZATIONS,
         "verifier": TOOLS,
         "preset": PRESETS,
         "schedule": SCHEDULES,

@@ -22,6 +22,7 @@ from lingraft.grafting import (
     RandomSignificance,
     Scores,
     score,
+    select_ranked,
     unstable_ratio,
 )
 
@@ -254,3 +255,23 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes):
     path.write_bytes(content)
     with pytest.raises(LingraftError, match=r"scores\.npz is damaged"):
         Scores.load(path)
+
+
+def test_ranks_within_a_site_graft_the_ratio_of_each():
+    scores = Scores({"a": torch.arange(10.0), "b": torch.arange(100.0, 104.0)}, facts={})
+    together, apart = (select_ranked(scores, 0.5, (0.0,), ranks) for ranks in ("network", "site"))
+    assert [int(mask.sum()) for mask in together.values()] == [7, 0]
+    assert [int(mask.sum()) for mask in apart.values()] == [5, 2]
+    assert apart["b"].tolist() == [True, True, False, False]
+    with pytest.raises(LingraftError, match="unknown ranks"):
+        select_ranked(scores, 0.5, (0.0,), "layer")
+
+
+def test_gradients_before_the_activation_are_those_after_it_where_it_is_on(small):
+    one = ImageSet(torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(1)), torch.tensor([0]))
+    after = ActivationGradient().score(small, one)
+    before = ActivationGradient(before=True).score(small, one)
+    for name, values in zip(after, activations(small, one.images[0]), strict=True):
+        on = torch.from_numpy(values > 0)
+        assert on.any() and not on.all()
+        torch.testing.assert_close(before[name], torch.where(on, after[name], 0.0))

@@ -3,7 +3,7 @@
 import torch
 
 from lingraft import zoo
-from lingraft.training import initialize
+from lingraft.training import TrainingConfig, draw, initialize
 
 
 def spread(model: torch.nn.Module) -> float:
@@ -34,3 +34,13 @@ def test_sigmoid_networks_keep_their_weights() -> None:
     before = [parameter.detach().clone() for parameter in model.parameters()]
     initialize(model)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
+
+
+def test_the_weights_of_torch_are_kept_if_asked_for() -> None:
+    torch.manual_seed(3)
+    model = zoo.build("digits-cnn")
+    weights = [p.clone() for p in model.parameters()]
+    assert all(torch.equal(a, b) for a, b in zip(draw(model, "torch").parameters(), weights, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(draw(model, "he").parameters(), weights, strict=True))
+    assert TrainingConfig(0.1, initialization="torch").as_dict()["initialization"] == "torch"
+    assert "initialization" not in TrainingConfig(0.1).as_dict()

@@ -21,7 +21,7 @@ from lingraft.cli.options import (
     print_json,
     use_threads,
 )
-from lingraft.cli.select import Gamma, parse_gammas
+from lingraft.cli.select import Gamma, Ranks, parse_gammas
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
@@ -80,11 +80,12 @@ def graft(
     significance: Annotated[
         str,
         typer.Option(
-            help="How much a neuron matters (grafting, zero): gap, adversarial-gap, sap, hydra, random.",
+            help="How much a neuron matters (grafting, zero): gap, gap-before, adversarial-gap, sap, hydra, random.",
             autocompletion=offer("significance"),
         ),
     ] = "gap",
     instability: Unstable = "count",
+    ranks: Ranks = "network",
     bounds: Bounds = "crown",
     score_images: Annotated[int, typer.Option(help="Training images, the first ones, for the significance.")] = 1000,
     bound_images: Annotated[
@@ -149,6 +150,7 @@ def graft(
         gammas=parse_gammas(gamma),
         significance=significance,
         instability=instability,
+        ranks=ranks,
         bounds=bounds,
         images=score_images,
         bound_images=bound_images,

@@ -24,7 +24,7 @@ def score(
     significance: Annotated[
         str,
         typer.Option(
-            help="How much a neuron matters: gap, adversarial-gap, sap, hydra or random.",
+            help="How much a neuron matters: gap, gap-before, adversarial-gap, sap, hydra or random.",
             autocompletion=offer("significance"),
         ),
     ] = "gap",

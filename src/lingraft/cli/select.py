@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lingraft.cli import app
+from lingraft.cli.completion import offer
 from lingraft.cli.options import Json, RunFolder, next_step, print_json
 from lingraft.errors import LingraftError
 
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 Gamma = Annotated[
     str, typer.Option(help="γ of γ·r_u − r_s: one number, stages such as 2,1.5,1,0, or inf for r_u alone.")
+]
+Ranks = Annotated[
+    str,
+    typer.Option(
+        help="Graft the ratio of all neurons together (network, the paper's) or of those of each site (site).",
+        autocompletion=offer("ranks"),
+    ),
 ]
 
 
@@ -39,6 +47,7 @@ def select(
     folder: RunFolder,
     ratio: Annotated[float, typer.Option(help="Share of the neurons of the network to graft, in all.")] = 0.5,
     gamma: Gamma = "2,1.5,1,0",
+    ranks: Ranks = "network",
     scores: Annotated[
         Path | None, typer.Option(help="Scores to use. (default: those that `lingraft score RUN` writes)")
     ] = None,
@@ -51,8 +60,7 @@ def select(
     from rich.console import Console
 
     from lingraft.cli.holding import hold
-    from lingraft.grafting import Scores, masks, plan, sites
-    from lingraft.grafting import select as choose
+    from lingraft.grafting import Scores, masks, plan, select_ranked, sites
     from lingraft.grafting.mask_file import save_mask
     from lingraft.runs import Run, load
 
@@ -61,7 +69,7 @@ def select(
     hold(run.path)
     found = Scores.load(scores or scores_path(run))
     model = load(run)
-    mask = choose(found.instability_rank, found.significance_rank, ratio, parse_gammas(gamma), masks(model))
+    mask = select_ranked(found, ratio, parse_gammas(gamma), ranks, masks(model))
     planned = plan(sites(model, description.input_shape), mask)
     path = out or run.path / "mask.safetensors"
     save_mask(path, mask)

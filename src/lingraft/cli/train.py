@@ -67,6 +67,13 @@ def train(
     clip: Annotated[
         float | None, typer.Option(help="Shorten longer gradients to this length. (default: no; certified: 10)")
     ] = None,
+    initialization: Annotated[
+        str | None,
+        typer.Option(
+            help="Weights to start from: he, torch (torch's default) or intervals. (default: he; certified: intervals)",
+            autocompletion=offer("initialization"),
+        ),
+    ] = None,
     grad_align: Annotated[float, typer.Option(help="λ of GradAlign (fat); 0 switches it off.")] = 0.2,
     attack_steps: Annotated[
         int | None, typer.Option(help="Steps of the attack in training. (default: pgd, trades: 10; mtl-ibp: 1)")
@@ -105,7 +112,7 @@ def train(
     from lingraft.names import lookup
     from lingraft.report.history import plot_history
     from lingraft.runs import ModelDescription, Run
-    from lingraft.training import TrainingConfig, initialize, initialize_for_intervals, preset_settings
+    from lingraft.training import TrainingConfig, draw, preset_settings
     from lingraft.training import train as train_model
     from lingraft.training.distributed import joined
 
@@ -120,6 +127,7 @@ def train(
         "weight_decay": weight_decay,
         "optimizer": optimizer,
         "clip": clip,
+        "initialization": initialization,
         "validation_images": validation_images,
     }
     config = TrainingConfig(
@@ -142,10 +150,7 @@ def train(
     run = Run(follower or out or Path("runs") / f"{data}-{model}")
     torch.manual_seed(seed)
     network = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
-    if config.certified and config.eps > 0:
-        initialize_for_intervals(network)
-    else:
-        initialize(network)
+    draw(network, config.initialization or ("intervals" if config.certified and config.eps > 0 else "he"))
     description = ModelDescription(
         architecture=model,
         input_shape=spec.input_shape,

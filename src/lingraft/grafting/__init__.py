@@ -1,10 +1,11 @@
 """Grafting: which neurons to make linear, the surgery that does it, and the training that follows."""
 
 from lingraft.grafting.activation import GraftedActivation
-from lingraft.grafting.choose import choose, score
+from lingraft.grafting.choose import choose, score, select_ranked
 from lingraft.grafting.config import (
     INSTABILITIES,
     METHODS,
+    RANKS,
     SIGNIFICANCES,
     FineTuning,
     GraftingConfig,
@@ -31,6 +32,7 @@ __all__ = [
     "GAMMAS",
     "INSTABILITIES",
     "METHODS",
+    "RANKS",
     "REGULARIZERS",
     "SIGNIFICANCES",
     "ActivationGradient",
@@ -60,6 +62,7 @@ __all__ = [
     "rank",
     "score",
     "select",
+    "select_ranked",
     "sites",
     "trace",
     "unstable_ratio",

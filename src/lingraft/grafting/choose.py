@@ -1,6 +1,6 @@
 """From a model and images to a mask, as a GraftingConfig says."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
-from lingraft.grafting.config import GraftingConfig
+from lingraft.grafting.config import RANKS, GraftingConfig
 from lingraft.grafting.harm import Harm, per_significance, per_site
 from lingraft.grafting.hydra import Hydra
 from lingraft.grafting.instability import Instability
 from lingraft.grafting.scores import Scores
-from lingraft.grafting.selection import select
+from lingraft.grafting.selection import GAMMAS, select
 from lingraft.grafting.significance import (
     ActivationGradient,
     ActivationMagnitude,
@@ -22,6 +22,7 @@ from lingraft.grafting.significance import (
 )
 from lingraft.grafting.sites import sites
 from lingraft.grafting.surgery import require_finite, shapes
+from lingraft.names import lookup
 
 
 def score(model: nn.Module, data: ImageSet, config: GraftingConfig, significance: Significance | None = None) -> Scores:
@@ -65,14 +66,34 @@ def choose(
     """The mask of the neurons to graft; with `upto`, of the first ones of them up to that ratio."""
     if config.method == "baseline":
         return {name: torch.zeros(values.shape, dtype=torch.bool) for name, values in scores.significance.items()}
-    return select(
-        scores.instability_rank,
-        scores.significance_rank,
+    return select_ranked(
+        scores,
         config.ratio if upto is None else upto,
         config.gammas if config.how.instability else (0.0,),
+        config.ranks,
         grafted,
         of_ratio=config.ratio,
     )
+
+
+def select_ranked(
+    scores: Scores,
+    ratio: float,
+    gammas: Sequence[float] = GAMMAS,
+    ranks: str = "network",
+    grafted: Mapping[str, Tensor] | None = None,
+    *,
+    of_ratio: float | None = None,
+) -> dict[str, Tensor]:
+    """`select` by the ranks of all neurons together, or, with ranks "site", in each site by those of its own."""
+    lookup("ranks", ranks, RANKS)
+    if ranks == "network":
+        return select(scores.instability_rank, scores.significance_rank, ratio, gammas, grafted, of_ratio=of_ratio)
+    mask: dict[str, Tensor] = {}
+    for name in scores.significance:
+        part, before = scores.of_site(name), {name: grafted[name]} if grafted and name in grafted else None
+        mask |= select(part.instability_rank, part.significance_rank, ratio, gammas, before, of_ratio=of_ratio)
+    return mask
 
 
 def _instability(
@@ -93,4 +114,6 @@ def _significance(name: str, config: GraftingConfig) -> Significance:
         return ActivationMagnitude()
     if name == "random":
         return RandomSignificance(config.seed)
-    return ActivationGradient(config.eps if name == "adversarial-gap" else 0.0, seed=config.seed)
+    return ActivationGradient(
+        config.eps if name == "adversarial-gap" else 0.0, seed=config.seed, before=name == "gap-before"
+    )

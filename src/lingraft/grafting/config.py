@@ -40,10 +40,17 @@ METHODS: dict[str, Method] = {
 #: Ways to measure how much a neuron matters.
 SIGNIFICANCES: dict[str, str] = {
     "gap": "mean |∂loss/∂activation|",
+    "gap-before": "mean |∂loss/∂ the activation's input|, as in the authors' code",
     "adversarial-gap": "the same at FGSM images",
     "sap": "mean |activation|",
     "hydra": "learned",
     "random": "random",
+}
+
+#: Among which neurons the ratio is grafted, by their ranks.
+RANKS: dict[str, str] = {
+    "network": "of all neurons together, as in the paper",
+    "site": "of the neurons of each site by themselves",
 }
 
 #: Ways to measure how much a neuron stands in the way of a proof.
@@ -67,6 +74,7 @@ class GraftingConfig:
     gammas: tuple[float, ...] = GAMMAS
     significance: str = "gap"
     instability: str = "count"
+    ranks: str = "network"
     bounds: str = "crown"
     #: how many training images, the first ones, significance and instability are computed on at most
     images: int = 1000
@@ -83,6 +91,7 @@ class GraftingConfig:
         lookup("method", self.method, METHODS)
         lookup("significance", self.significance, SIGNIFICANCES)
         lookup("instability", self.instability, INSTABILITIES)
+        lookup("ranks", self.ranks, RANKS)
         lookup("bounds", self.bounds, BOUNDS)
         if self.instability != "count" and self.bounds == "alpha-crown":
             raise LingraftError("harm is measured in the backward pass of CROWN. Choose the bounds crown or intervals.")

@@ -45,6 +45,11 @@ class Scores:
             return {name: torch.full_like(ranks, 0.5) for name, ranks in self.significance_rank.items()}
         return rank(self.instability)
 
+    def of_site(self, name: str) -> "Scores":
+        """Those of one site alone, whose neurons are then ranked among themselves."""
+        instability = None if self.instability is None else {name: self.instability[name]}
+        return Scores({name: self.significance[name]}, instability, self.facts)
+
     def save(self, path: Path) -> None:
         """Write raw values and ranks as a NumPy archive: arrays `significance/raw/SITE`, `significance/rank/SITE` …"""
         arrays: dict[str, Any] = {"facts": np.array(json.dumps(dict(self.facts)))}

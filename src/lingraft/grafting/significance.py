@@ -32,20 +32,22 @@ class ActivationGradient:
     """GAP: the mean over images of |∂loss/∂activation|, the loss being the cross entropy of the image.
 
     Paper: Ye et al., "Accelerating CNN training by pruning activation gradients", ECCV 2020. With `eps` above 0 the
-    loss is that of an adversarial image in the ball: of FGSM, or of PGD with `steps` above 1.
+    loss is that of an adversarial image in the ball: of FGSM, or of PGD with `steps` above 1. With `before` it is the
+    gradient of the activation's input, as the grafting paper's authors take it: 0 wherever a ReLU is off.
     """
 
     eps: float = 0.0
     steps: int = 1
     seed: int = 0
     batch: int = 128
+    before: bool = False
 
     def score(self, model: nn.Module, data: ImageSet) -> dict[str, Tensor]:
         """Site name → the mean absolute gradient, of the neuron shape."""
         watched = watch(model, data)
         generator = derive_generator(device_of(watched), self.seed, "activation gradient")
         sums: dict[str, Tensor] = {}
-        with recording(watched) as outputs:
+        with recording(watched, self.before) as outputs:
             for images, labels in _batches(watched, data, self.batch, "activation gradients"):
                 if self.eps > 0:
                     images = self._attacked(watched, images, labels, generator)
@@ -102,8 +104,9 @@ def watch(model: nn.Module, data: ImageSet) -> fx.GraphModule:
 
 
 @contextmanager
-def recording(watched: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Inside, the outputs of every site in the last forward pass, in the order of the pass, with their graph."""
+def recording(watched: nn.Module, before: bool = False) -> Iterator[dict[str, Tensor]]:
+    """Inside, the outputs (or inputs, `before`) of every site in the last forward pass, in its order, with their graph.
+    """
     outputs: dict[str, Tensor] = {}
 
     def keep(name: str, output: Tensor) -> Tensor:
@@ -112,7 +115,9 @@ def recording(watched: nn.Module) -> Iterator[dict[str, Tensor]]:
         return outputs[name]
 
     handles = [
-        site.register_forward_hook(lambda _module, _inputs, output, name=name: keep(name, output))
+        site.register_forward_pre_hook(lambda _module, inputs, name=name: keep(name, inputs[0]))
+        if before
+        else site.register_forward_hook(lambda _module, _inputs, output, name=name: keep(name, output))
         for name, site in grafted_activations(watched).items()
     ]
     try:

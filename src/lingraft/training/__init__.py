@@ -5,7 +5,7 @@
 
 from lingraft.training.config import CERTIFIED, METHODS, PRESETS, TrainingConfig, preset_settings
 from lingraft.training.history import Epoch, History
-from lingraft.training.initialization import initialize, initialize_for_intervals
+from lingraft.training.initialization import draw, initialize, initialize_for_intervals
 from lingraft.training.loop import Plan, fit
 from lingraft.training.loss import Figures, Loss, ScheduledLoss, loss_at, total
 from lingraft.training.schedule import SCHEDULES, Schedule, make_schedule
@@ -25,6 +25,7 @@ __all__ = [
     "ScheduledLoss",
     "TrainingConfig",
     "fit",
+    "draw",
     "initialize",
     "initialize_for_intervals",
     "loss_at",

@@ -6,6 +6,7 @@ from typing import Any
 
 from lingraft.errors import LingraftError
 from lingraft.names import lookup
+from lingraft.training.initialization import INITIALIZATIONS
 from lingraft.training.optimizer import OPTIMIZERS
 from lingraft.training.ramp import Ramp
 from lingraft.training.schedule import SCHEDULES, Schedule, make_schedule
@@ -66,6 +67,8 @@ class TrainingConfig:
     optimizer: str = "sgd"
     #: longest gradient of the weights; longer ones are shortened to it
     clip: float | None = None
+    #: how the weights are drawn; None: he, for certified methods intervals
+    initialization: str | None = None
     #: certified methods: epochs with ε = 0, then epochs in which ε grows; None: 1, and up to half of the epochs
     warm_up: int | None = None
     ramp: int | None = None
@@ -90,6 +93,8 @@ class TrainingConfig:
         if self.momentum >= 1:
             raise LingraftError(f"momentum must be below 1, not {self.momentum}.")
         lookup("optimizer", self.optimizer, OPTIMIZERS)
+        if self.initialization is not None:
+            lookup("initialization", self.initialization, INITIALIZATIONS)
         if self.clip is not None and not self.clip > 0:
             raise LingraftError(f"clip must be above 0, not {self.clip}.")
         if self.certified:
@@ -144,6 +149,8 @@ class TrainingConfig:
                 del settings[name]
         if self.optimizer == "sgd" and self.clip is None:
             del settings["optimizer"], settings["clip"]
+        if self.initialization is None:
+            del settings["initialization"]
         return settings
 
 

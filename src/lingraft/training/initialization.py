@@ -1,13 +1,25 @@
 """Weights to start training from."""
 
 import math
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from torch import fx, nn
 
 from lingraft.differentiable import graph_of
+from lingraft.names import lookup
 
 Model = TypeVar("Model", bound=nn.Module)
+
+
+def draw(model: Model, name: str) -> Model:
+    """Draw the weights anew, in place, by the named way of INITIALIZATIONS."""
+    return lookup("initialization", name, INITIALIZATIONS)[0](model)
+
+
+def keep(model: Model) -> Model:
+    """Leave the weights as torch drew them: uniform, with √6 times less deviation than He's, as the authors start."""
+    return model
 
 
 def initialize(model: Model) -> Model:
@@ -52,3 +64,11 @@ def _widths_added(layer: fx.Node) -> int:
     activation = layer.all_input_nodes[0]
     before = activation.all_input_nodes[0] if activation.all_input_nodes else activation
     return 2 if getattr(before.target, "__name__", before.target) in ("add", "iadd", "add_") else 1
+
+
+#: name → how the weights are drawn, and in words
+INITIALIZATIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "he": (initialize, "He et al. 2015"),
+    "torch": (keep, "torch's default, as the paper's authors start"),
+    "intervals": (initialize_for_intervals, "interval bounds keep their width, Shi et al. 2021"),
+}
