@@ -41,12 +41,19 @@ def enclosure(network: Network, point: Array) -> tuple[Array, Array]:
     return down(value - error), up(value + error)
 
 
-def noisy(network: Network, point: Array, unit: float, random: np.random.Generator) -> Array:
-    """The outputs where every value on the way is wrong by 4 `unit` times the sum of the sizes of its terms.
+def noise(network: Network, point: Array, unit: float, random: np.random.Generator) -> Array:
+    """How far from `outputs` those of a program typically are that rounds by `unit`.
 
-    The signs are random. A program that rounds by `unit` makes errors of about that size, and they are passed on and
-    cancel as its own do, which a bound of the worst case could not say.
+    Every value on the way is made wrong by 4 units times the sum of the sizes of its terms, with random signs, and then
+    with the opposite ones. Such errors are passed on and cancel as those of the program do, which a bound of the worst
+    case could not say.
     """
+    seed = int(random.integers(2**32))
+    plain, *both = (_disturbed(network, point, side * 4 * unit, np.random.default_rng(seed)) for side in (0, 1, -1))
+    return np.max([np.abs(one - plain) for one in both], axis=0)
+
+
+def _disturbed(network: Network, point: Array, error: float, random: np.random.Generator) -> Array:
     values: list[Array] = []
     for node in network.nodes:
         if isinstance(node, Input):
@@ -56,8 +63,7 @@ def noisy(network: Network, point: Array, unit: float, random: np.random.Generat
         sizes = [np.abs(value) for value in before]
         if isinstance(node, Site):
             size = (np.abs(node.bend) + np.abs(node.slope)) * sizes[0] + np.abs(node.shift)
-        else:  # the doubts are in units of float64, and may be far larger than the constants themselves
+        else:  # doubts are in units of float64, and may say more than the constants themselves
             size = node.magnitude(*sizes) + np.abs(node.offset()) + node.doubt(sizes[0]) / UNIT
-        sign = random.integers(0, 2, node.shape) * 2 - 1
-        values.append(node.forward(*before) + 4 * unit * sign * size)
+        values.append(node.forward(*before) + error * (random.integers(0, 2, node.shape) * 2 - 1) * size)
     return values[-1].reshape(-1)

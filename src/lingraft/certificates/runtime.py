@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lingraft.certificates.bounds import Bounds
-from lingraft.certificates.evaluation import noisy, outputs
+from lingraft.certificates.evaluation import noise, outputs
 from lingraft.certificates.network import Network, inner_places
 from lingraft.certificates.rounding import Array
 from lingraft.certificates.rows import Rows, Tally
@@ -61,8 +61,7 @@ def compare(network: Network, runtime: Runtime, low: Array, high: Array, spec: A
     # what it can be given: rounded, so that it need not lie in the region
     tried = [point.astype(runtime.dtype).astype(np.float64) for point in points(network, low, high, spec)]
     values = [outputs(network, point) for point in tried]
-    trials = [np.abs(noisy(network, tried[i], runtime.unit, random) - values[i]) for i in (0, 0, 1, 1)]
-    explained = 16 * np.max(trials, axis=0)
+    explained = 16 * np.max([noise(network, point, runtime.unit, random) for point in tried[:3]], axis=0)
     for point, value in zip(tried, values, strict=True):
         theirs = runtime.outputs(point.reshape(-1)[places].reshape(network.shape))
         if theirs.shape != value.shape:
