@@ -44,12 +44,12 @@ def enclosure(network: Network, point: Array) -> tuple[Array, Array]:
 def noise(network: Network, point: Array, unit: float, random: np.random.Generator) -> Array:
     """How far from `outputs` those of a program typically are that rounds by `unit`.
 
-    Every value on the way is made wrong by 4 units times the sum of the sizes of its terms, with random signs, and then
-    with the opposite ones. Such errors are passed on and cancel as those of the program do, which a bound of the worst
+    Every value on the way is made wrong at random, by up to 8 units times the sum of the sizes of its terms, and then by
+    the opposite of that. Such errors are passed on and cancel as those of the program do, which a bound of the worst
     case could not say.
     """
     seed = int(random.integers(2**32))
-    plain, *both = (_disturbed(network, point, side * 4 * unit, np.random.default_rng(seed)) for side in (0, 1, -1))
+    plain, *both = (_disturbed(network, point, side * 8 * unit, np.random.default_rng(seed)) for side in (0, 1, -1))
     return np.max([np.abs(one - plain) for one in both], axis=0)
 
 
@@ -65,5 +65,5 @@ def _disturbed(network: Network, point: Array, error: float, random: np.random.G
             size = (np.abs(node.bend) + np.abs(node.slope)) * sizes[0] + np.abs(node.shift)
         else:  # doubts are in units of float64, and may say more than the constants themselves
             size = node.magnitude(*sizes) + np.abs(node.offset()) + node.doubt(sizes[0]) / UNIT
-        values.append(node.forward(*before) + error * (random.integers(0, 2, node.shape) * 2 - 1) * size)
+        values.append(node.forward(*before) + error * random.uniform(-1, 1, node.shape) * size)
     return values[-1].reshape(-1)
