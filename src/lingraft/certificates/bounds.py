@@ -10,19 +10,23 @@ number of our choice; what the real function has beyond it is bounded and taken 
 - At the image, the minimum over the box is taken, minus the rounding of its sum.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from lingraft.certificates.budget import STEP, Budget, Passage, forward_bytes, multiplications
 from lingraft.certificates.network import Network
 from lingraft.certificates.nodes import Input, Node, Site
 from lingraft.certificates.rounding import LARGEST, UNDERFLOW, UNIT, Array, around, down, gamma, middle
 from lingraft.certificates.rows import Integers, Rows, Tally, select
 from lingraft.errors import LingraftError
 
-#: Coefficients that pass back at once: rows and what becomes of them stay in a core's cache.
-CHUNK = 100_000
+#: Coefficients that pass back at once: rows and what becomes of them stay in a core's cache. Products with kernels.
+CHUNK, SPREAD = 100_000, 4_000_000
+
+#: Bytes that are kept for each value: bounds, those of a site's input, lines, what a coefficient loses, its tap.
+KEPT = 100
 
 #: (node of a site, rows over its outputs) → rows over its inputs, and constants (S, R).
 AtSite = Callable[[int, Rows], tuple[Rows, Array]]
@@ -39,8 +43,10 @@ class Lines:
 class Bounds:
     """Bounds of all values of a network over the box from `low` to `high` (inner shape of the input)."""
 
-    def __init__(self, network: Network, low: Array, high: Array):
+    def __init__(self, network: Network, low: Array, high: Array, budget: Budget | None = None):
         self.nodes = network.nodes
+        self.budget = Budget() if budget is None else budget
+        self.budget.hold(KEPT * sum(node.size for node in self.nodes))
         self.lower: list[Array] = []
         self.upper: list[Array] = []
         #: what a coefficient of size 1 on an output of each node loses on the way back, one number a channel
@@ -50,6 +56,8 @@ class Bounds:
         self.lines: dict[int, Lines] = {}
         self.center, self.radius = middle(low, high)
         for i, node in enumerate(self.nodes):
+            self.budget.work(4 * multiplications(node) + 10 * STEP)
+            self.budget.brief(3 * forward_bytes(node))
             if isinstance(node, Input):
                 self._keep(low, high, np.zeros(1))
             elif isinstance(node, Site):
@@ -105,13 +113,17 @@ class Bounds:
 
     # --- passing back --------------------------------------------------------------------------------------------
 
-    def pass_back(self, pending: dict[int, Rows], tally: Tally, at_site: AtSite) -> Rows | None:
+    def pass_back(
+        self, pending: dict[int, Rows], tally: Tally, at_site: AtSite, passage: Passage | None = None
+    ) -> Rows | None:
         """Rows over some nodes become rows over the image (None: nothing depends on it); constants go to the tally."""
         for i in range(max(pending), -1, -1):
             rows = pending.pop(i, None)
             if rows is None:
                 continue
             node = self.nodes[i]
+            if passage is not None:
+                passage.see(node, rows)
             if isinstance(node, Input):
                 return rows
             if isinstance(node, Site):
@@ -142,18 +154,20 @@ class Bounds:
         self.spread(pending, node, parts, tally)
         return pending, tally
 
-    def chunks(self, i: int, indices: Integers) -> list[Integers]:
-        """Cut the values of a node into groups whose rows stay small on the way back."""
-        widest = 1
+    def chunks(self, i: int, indices: Integers, sides: int) -> list[Integers]:
+        """Cut the values of a node into groups whose rows stay small on the way back, which is paid for here."""
+        # the first and the last value: windows that lie differently in two branches become whole maps where these meet
+        return self._cut(indices, sides, *self.start(i, np.array([0, self.nodes[i].size - 1])))
 
-        def watch(at: int, rows: Rows) -> tuple[Rows, Array]:
-            nonlocal widest
-            widest = max(widest, rows.a[0, 0].size)
-            return rows, np.zeros(rows.a.shape[:2])
-
-        last = self.pass_back(*self.start(i, np.array([self.nodes[i].size // 2])), watch)
-        widest = max(widest, 1 if last is None else last.a[0, 0].size)
-        return np.array_split(indices, -(-len(indices) * widest // CHUNK))
+    def _cut(self, indices: Integers, sides: int, pending: dict[int, Rows], tally: Tally) -> list[Integers]:
+        """Cut numbers of rows that are like those given."""
+        passage = Passage()
+        self.budget.work(STEP * max(pending))
+        self.pass_back(pending, tally, lambda _, rows: (rows, np.zeros(rows.a.shape[:2])), passage)
+        count = max(1, min(CHUNK // passage.widest, SPREAD // passage.spread))
+        pieces = -(-len(indices) // count)
+        self.budget.work(sides * len(indices) * passage.work + pieces * passage.steps * STEP)
+        return np.array_split(indices, pieces)
 
     def relaxed(self, i: int, rows: Rows) -> tuple[Rows, Array]:
         """Replace an activation by the lines that make the rows smaller."""
@@ -182,7 +196,7 @@ class Bounds:
     def crown(self, i: int, indices: Integers) -> tuple[Array, Array]:
         """Lower and upper bounds of some values of node `i`."""
         found = []
-        for some in self.chunks(i, indices):
+        for some in self.chunks(i, indices, 2):
             pending, tally = self.start(i, some)
             both = {j: Rows(np.concatenate([rows.a, -rows.a]), rows.origin) for j, rows in pending.items()}
             tally = Tally(np.concatenate([tally.constant, -tally.constant]), np.concatenate([tally.slack] * 2))
@@ -193,11 +207,17 @@ class Bounds:
     def margins(self, spec: Array, offset: Array) -> Array:
         """Lower bounds (L,) of spec·outputs + offset: intervals or CROWN, whichever is better."""
         last = len(self.nodes) - 1
-        tally = Tally(offset[None].copy(), np.zeros((1, len(offset))))
-        crown = self.least(self.pass_back({last: Rows(spec[None])}, tally, self.relaxed), tally)[0]
+        crown = [self.least(self.pass_back(*rows, self.relaxed), rows[1])[0] for rows in self.margin_rows(spec, offset)]
         interval = np.maximum(spec, 0) @ self.lower[last] + np.minimum(spec, 0) @ self.upper[last] + offset
         error = gamma(2 * self.nodes[last].size + 2) * (np.abs(spec) @ self.size(last) + np.abs(offset)) + UNDERFLOW
-        return np.maximum(crown, down(interval - error))
+        return np.maximum(np.concatenate(crown), down(interval - error))
+
+    def margin_rows(self, spec: Array, offset: Array) -> Iterator[tuple[dict[int, Rows], Tally]]:
+        """Rows of spec·outputs + offset, some at a time."""
+        last = len(self.nodes) - 1
+        one = {last: Rows(spec[None, :1])}, Tally(offset[None, :1], np.zeros((1, 1)))
+        for some in self._cut(np.arange(len(offset)), 1, *one):
+            yield {last: Rows(spec[None, some])}, Tally(offset[None, some], np.zeros((1, len(some))))
 
 
 def _by_channel(values: Array) -> Array:

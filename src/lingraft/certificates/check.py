@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from lingraft.certificates.bounds import Bounds
+from lingraft.certificates.budget import STEP, TAPS_PER_BYTE, Budget
 from lingraft.certificates.collapse import collapse
 from lingraft.certificates.format import Certificate, Rejected, read
 from lingraft.certificates.network import Network, inner, inner_places
@@ -37,14 +38,14 @@ class Report:
 
 
 def check_file(path: str | Path, network: Network) -> Report:
-    """Check one file against a network; never raises for what is in the file."""
-    started, certificate = time.perf_counter(), None
+    """Check one file against a network; never raises for what is in the file, or for a file that cannot be read."""
+    started, certificate, reason = time.perf_counter(), None, ""
     try:
         certificate = read(path)
         check(certificate, network)
     except Rejected as error:
-        return Report(False, str(error), time.perf_counter() - started, certificate)
-    return Report(True, "", time.perf_counter() - started, certificate)
+        reason = str(error)
+    return Report(not reason, reason, time.perf_counter() - started, certificate)
 
 
 def check(certificate: Certificate, network: Network) -> None:
@@ -53,14 +54,22 @@ def check(certificate: Certificate, network: Network) -> None:
         raise Rejected(f"it is about another model: {certificate.model[:16]}…, not {network.sha256[:16]}…")
     try:
         with np.errstate(all="ignore"):  # overflow and NaN end in a bound that proves nothing
-            _check(certificate, network)
+            _check(certificate, network, Budget.of(network, certificate.size))
+    except Rejected:
+        raise
+    except MemoryError as error:
+        raise Rejected("there is not enough memory to check it") from error
     except LingraftError as error:
         raise Rejected(str(error)) from error
+    except Exception as error:  # whatever a file made the checker do, its claim is not proven
+        reason = f"the check failed ({type(error).__name__}: {error}), which is a mistake in lingraft; please report it"
+        raise Rejected(reason) from error
 
 
-def _check(certificate: Certificate, network: Network) -> None:
+def _check(certificate: Certificate, network: Network, budget: Budget) -> None:
+    _pay(certificate, network, budget)
     network, spec, offset = question(certificate, network)
-    bounds = Bounds(network, *region(certificate, network))
+    bounds = Bounds(network, *region(certificate, network), budget)
     proven = {tree.margin for tree in certificate.trees}
     if len(proven) != len(certificate.trees) or not proven <= set(range(len(offset))):
         raise Rejected("trees for margins that do not exist, or two for one")
@@ -74,6 +83,7 @@ def _check(certificate: Certificate, network: Network) -> None:
         named = _named(certificate, network)
         which = [tree.margin for tree in certificate.trees]
         collapsed = collapse(bounds, {i: index for i, index, _ in named}, spec[which], offset[which])
+        budget.allow(TAPS_PER_BYTE * certificate.size * collapsed.work(1) / max(1, collapsed.count))
         numbers = [collapsed.numbers[i].reshape(-1)[index] - 1 for i, index, _ in named]
         order = np.empty(certificate.count, np.int64)
         for (_, _, places), taps in zip(named, numbers, strict=True):
@@ -81,6 +91,18 @@ def _check(certificate: Certificate, network: Network) -> None:
         pixels = inner_places(network.shape)
         for i, tree in enumerate(certificate.trees):
             check_tree(collapsed, order, pixels, i, tree)
+
+
+def _pay(certificate: Certificate, network: Network, budget: Budget) -> None:
+    """For what the claim says: its margins, and groups of constraints, which become nodes of the network."""
+    budget.hold(certificate.arrays)
+    group, count = certificate.group, network.outputs
+    if certificate.constraints is not None:
+        count = len(certificate.constraints[1])
+    budget.hold(16 * count * network.outputs)
+    if group > 1:  # as many nodes, each of which is passed by the rows of all others
+        budget.work(group * (group * STEP + 200 * count))
+        budget.hold(16 * (count // group) ** 2)
 
 
 def question(certificate: Certificate, network: Network) -> tuple[Network, Array, Array]:
@@ -122,15 +144,15 @@ def region(certificate: Certificate, network: Network) -> tuple[Array, Array]:
 
 def _named(certificate: Certificate, network: Network) -> list[tuple[int, Integers, slice]]:
     """For each activation with named taps: its node, their inner indices, and their places in the certificate."""
-    found, first = [], 0
+    found, first, sites = [], 0, network.sites
     for number, index in certificate.taps.items():
-        if number not in network.sites:
+        if number not in sites:
             raise Rejected(f"activation {number} does not exist or bends nothing")
-        site = network.nodes[network.sites[number]]
+        site = network.nodes[sites[number]]
         assert isinstance(site, Site)
         if len(index) and not (index.min() >= 0 and index.max() < site.size and len(np.unique(index)) == len(index)):
             raise Rejected(f"the taps of activation {number} do not exist")
         shape = (site.shape[2], *site.shape[:2]) if len(site.shape) == 3 else site.shape
-        found.append((network.sites[number], inner_places(shape)[index], slice(first, first + len(index))))
+        found.append((sites[number], inner_places(shape)[index], slice(first, first + len(index))))
         first += len(index)
     return found

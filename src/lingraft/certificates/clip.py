@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from lingraft.certificates.budget import STEP
 from lingraft.certificates.collapse import Collapsed
 from lingraft.certificates.dual import Below, Columns, below, signed_taps
 from lingraft.certificates.rounding import Array, down, gamma
@@ -42,6 +43,10 @@ class Group:
 
 def make_groups(of: Collapsed, numbers: Integers, lower: Array, upper: Array, alpha: Array) -> list[Group]:
     """Forms of all taps with a number ≥ 0 (T,), from bounds (T,) and slopes (T,); equal numbers are one group."""
+    for site, block in enumerate(of.blocks):
+        own = numbers[block.first : block.last]
+        count, pieces = int((own >= 0).sum()), len(np.unique(own)) + len(own) // CHUNK
+        of.budget.work(of.work(2 * count, site) + pieces * (of.work(0, site) + 10 * STEP + len(own)))
     none = Columns(np.zeros((of.count, 1)), np.zeros((len(of.radius), 1)), np.zeros(1), np.zeros(1))
     groups = []
     for site, block in enumerate(of.blocks):
@@ -54,6 +59,7 @@ def make_groups(of: Collapsed, numbers: Integers, lower: Array, upper: Array, al
                 forms = below(of, rows, lower[:, None], upper[:, None], slopes, None, sites=site)
                 pixels = np.flatnonzero(forms.p.any(1))
                 scaled = (forms.p[pixels] * of.radius[pixels, None]).T
+                of.budget.hold(scaled.nbytes)
                 size = np.maximum(np.abs(scaled).sum(1, keepdims=True), 1e-30)
                 groups.append(Group(taps, pixels, scaled / size, size, forms.c[:, None], forms.bound[:, None]))
     return groups
@@ -65,6 +71,8 @@ def _pieces(taps: Integers) -> list[Integers]:
 
 def clip(of: Collapsed, groups: list[Group], grid: list[float], goal: Below, lower: Array, upper: Array) -> None:
     """Tighten bounds (T, B) in place, for x at which what `goal` is below is at most 0."""
+    units = sum(group.unit.size for group in groups) * lower.shape[1]
+    of.budget.work(len(grid) * (2 * units + 2 * STEP * len(groups)) + 5 * STEP * len(groups))
     scaled = np.abs(goal.p * of.radius[:, None])
     for group in groups:
         _tighten(group.taps, np.arange(lower.shape[1]), group.bound, lower, upper)

@@ -8,6 +8,7 @@ each site in turn, with h = relu(z) of the taps before it and x = center + d,
 up to the rounding of the rows on their way back (see `bounds.py`), which `cost` and `slack` account for.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from lingraft.certificates.bounds import Bounds
+from lingraft.certificates.budget import STEP, Budget
 from lingraft.certificates.nodes import Site
 from lingraft.certificates.rounding import UNDERFLOW, Array, gamma
 from lingraft.certificates.rows import Integers, Rows, Tally
@@ -50,6 +52,8 @@ class Collapsed:
     own: Array = field(default_factory=lambda: np.zeros(0))
     cost: Array = field(default_factory=lambda: np.zeros(0))
     radius: Array = field(default_factory=lambda: np.zeros(0))
+    #: what is left for work on the taps
+    budget: Budget = field(default_factory=Budget)
     p: Array = field(default_factory=lambda: np.zeros((0, 0)))
     q: Array = field(default_factory=lambda: np.zeros((0, 0)))
     c: Array = field(default_factory=lambda: np.zeros(0))
@@ -60,10 +64,18 @@ class Collapsed:
         """Number of taps."""
         return len(self.lower)
 
+    def work(self, columns: int, sites: int | None = None) -> float:
+        """What bounds of so many linear functions of taps cost, or of the taps before a site, if made at once."""
+        blocks = self.blocks[:sites]
+        products = sum(_products(block.P) + _products(block.Q) for block in blocks)
+        taps = sum(block.last - block.first for block in blocks)
+        each = products / 4 + 40 * taps + 10 * (self.count + len(self.radius))
+        return columns * each + 5 * STEP * (len(blocks) + 1)
+
 
 def collapse(bounds: Bounds, named: Mapping[int, Integers], spec: Array, offset: Array) -> Collapsed:
     """Collapse to the open neurons and to those that are `named` (by node of the site), for margins spec·y + offset."""
-    found = Collapsed()
+    found = Collapsed(budget=bounds.budget)
     linear: dict[int, Array] = {}
     found.radius = bounds.radius.reshape(-1)
     for i, site in enumerate(bounds.nodes):
@@ -82,8 +94,9 @@ def collapse(bounds: Bounds, named: Mapping[int, Integers], spec: Array, offset:
         found.lower = np.concatenate([found.lower, lower.reshape(-1)[index]])
         found.upper = np.concatenate([found.upper, upper.reshape(-1)[index]])
         found.r, found.own = np.concatenate([found.r, r]), np.concatenate([found.own, own])
-    pending, tally = {len(bounds.nodes) - 1: Rows(spec[None])}, Tally(offset[None], np.zeros((1, len(offset))))
-    p, q, found.c, found.slack = _finish(bounds, found.count, [_pass(bounds, found, linear, pending, tally)])
+    bounds.budget.hold(16 * len(offset) * (len(found.radius) + found.count))
+    parts = [_pass(bounds, found, linear, *rows) for rows in bounds.margin_rows(spec, offset)]
+    p, q, found.c, found.slack = _finish(bounds, found.count, parts)
     found.p, found.q = _dense(p).T, _dense(q).T
     reach = np.maximum(found.upper, 0)
     rounded = [abs(b.Q) @ reach[: b.first] + abs(b.P) @ found.radius for b in found.blocks]
@@ -96,7 +109,7 @@ def _rows(
     bounds: Bounds, found: Collapsed, linear: dict[int, Array], node: int, index: Integers
 ) -> tuple[Matrix, Matrix, Array, Array]:
     """P, Q, r and `own` of some values of a node."""
-    chunks = bounds.chunks(node, index) if len(index) else []
+    chunks = bounds.chunks(node, index, 2) if len(index) else []
     parts = [_pass(bounds, found, linear, *bounds.start(node, some)) for some in chunks]
     return _finish(bounds, found.count, parts)
 
@@ -126,7 +139,9 @@ def _pass(
     final = bounds.pass_back(pending, tally, at_site)
     row, column, value = (np.concatenate(parts) for parts in zip(*entries, strict=True)) if entries else ([], [], [])
     Q = sparse.csr_matrix((value, (row, column)), shape=(count, found.count))
-    return _pixels(final, count, bounds.center.shape), Q, tally
+    P = _pixels(final, count, bounds.center.shape)
+    bounds.budget.hold(_bytes(P) + _bytes(Q))
+    return P, Q, tally
 
 
 def _pixels(rows: Rows | None, count: int, shape: tuple[int, ...]) -> Matrix:
@@ -148,19 +163,36 @@ def _finish(
     center = bounds.center.reshape(-1)
     if not parts:
         return np.zeros((0, len(center))), np.zeros((0, taps)), np.zeros(0), np.zeros(0)
-    P, Q = _stack([part[0] for part in parts]), _stack([part[1] for part in parts])
+    P, Q = (_stack(bounds.budget, [part[number] for part in parts]) for number in (0, 1))
     r = np.concatenate([tally.constant[0] for _, _, tally in parts])
     own = np.concatenate([tally.slack[0] for _, _, tally in parts])
     error = gamma(len(center) + 2) * (abs(P) @ np.abs(center) + np.abs(r))
     return P, Q, r + P @ center, 1.001 * own + error + UNDERFLOW
 
 
-def _stack(parts: list[Matrix]) -> Matrix:
-    """Matrices below each other, sparse where that is cheaper."""
+def _stack(budget: Budget, parts: list[Matrix]) -> Matrix:
+    """Matrices below each other, sparse where that is cheaper; the parts are then given up."""
+    held, dense = sum(map(_bytes, parts)), 8 * sum(math.prod(part.shape) for part in parts)
     if any(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate([_dense(part) for part in parts])
-    whole = sparse.vstack(parts, format="csr")
-    return whole if whole.nnz < SPARSE_BELOW * max(1, np.prod(whole.shape)) else whole.toarray()
+        budget.brief(2 * dense)
+        whole = np.concatenate([_dense(part) for part in parts])
+    else:
+        budget.brief(held)
+        whole = sparse.vstack(parts, format="csr")
+        if whole.nnz >= SPARSE_BELOW * max(1, np.prod(whole.shape)):
+            budget.brief(held + dense)
+            whole = whole.toarray()
+    budget.hold(_bytes(whole) - held)
+    return whole
+
+
+def _bytes(matrix: Matrix) -> int:
+    return matrix.nbytes if isinstance(matrix, np.ndarray) else 12 * matrix.nnz
+
+
+def _products(matrix: Matrix) -> float:
+    """Multiplications of a matrix and a vector, those of sparse ones counted by what they take."""
+    return float(matrix.size if isinstance(matrix, np.ndarray) else matrix.nnz / SPARSE_BELOW)
 
 
 def _dense(matrix: Matrix) -> np.ndarray:

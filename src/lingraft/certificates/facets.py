@@ -47,6 +47,8 @@ def make_facets(of: Collapsed, order: Integers, pixels: Integers, shares: FacetS
     taps, columns = np.repeat(order, sizes), pixels[where]
     if (taps >= block.last).any():
         raise Rejected("a facet of a tap behind the first site")
+    of.budget.work(100 * (block.P.size + len(where)) + 1e6)
+    of.budget.brief(60 * (block.P.size + len(where)))
     P = sparse.csr_matrix(block.P)
     G = sparse.csr_matrix((shares.share * STEP, (taps, columns)), shape=P.shape).multiply(P).tocsr()
     reach, rest = abs(G) @ of.radius, abs(P - G) @ of.radius

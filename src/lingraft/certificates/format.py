@@ -12,8 +12,10 @@ whether it proves anything is for `check.py`.
 import hashlib
 import json
 import math
+import re
+import reprlib
 import zlib
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -21,18 +23,27 @@ from typing import Any
 
 import numpy as np
 
+from lingraft.certificates.regular_file import read_regular
 from lingraft.errors import LingraftError
 
 FIRST_LINE = b"lingraft certificate 2\n"
 
-#: Limits for files of unknown origin: the header, and all arrays together.
-MAX_HEADER, MAX_BYTES = 1 << 20, 1 << 30
+#: Limits for files of unknown origin: the file, its header, and all arrays together.
+MAX_FILE, MAX_HEADER, MAX_BYTES = 1 << 28, 1 << 20, 1 << 29
+
+#: What a byte of the file may unpack to, and what any file may. Real ones unpack to 15 times their size.
+UNPACKED, ALWAYS_UNPACKED = 150, 1 << 24
 
 TYPES = {"u1": "|u1", "i1": "|i1", "i4": "<i4", "f4": "<f4", "f8": "<f8"}
 
 #: Leaves in the list of a tree's nodes: with multipliers, and without a point of the region.
 LEAF, EMPTY = -1, -2
 
+#: The arrays of a claim: name, types and rank (None: any).
+CLAIM: dict[str, tuple[tuple[str, ...], int | None]] = {
+    "image": (("f4", "f8"), None), "lower": (("f8",), None), "upper": (("f8",), None),
+    "constraints": (("f8",), 2), "offsets": (("f8",), 1), "taps": (("i4",), 1),
+}  # fmt: skip
 
 #: The arrays of a tree: name, type and rank. Slopes (u1) are stored as differences of neighbouring rows.
 PARTS = [
@@ -123,6 +134,15 @@ class Tree:
     clips: Clips
 
 
+@dataclass(frozen=True)
+class Part:
+    """Which box (1 is the first) of a property in VNN-LIB this is, as whoever wrote the certificate says."""
+
+    property_sha256: str
+    box: int
+    boxes: int
+
+
 @dataclass
 class Certificate:
     """What is claimed and why.
@@ -131,8 +151,8 @@ class Certificate:
     arrays of the network's input shape. The claim is that the outputs y of the network whose file has the hash `model`
     satisfy constraints[0]·y + constraints[1] > 0 there, in one row at least of every `group` rows, or, with a `label`,
     that this output exceeds all others.
-    `taps` names neurons by the number of their activation in the file and their flat index in it. `about` is not
-    part of the claim.
+    `taps` names neurons by the number of their activation in the file and their flat index in it. `part` and `about`
+    are not part of the claim. `size` is how many bytes the file has; without a file, its arrays.
     """
 
     model: str
@@ -147,24 +167,23 @@ class Certificate:
     taps: dict[int, np.ndarray] = field(default_factory=dict)
     trees: list[Tree] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
+    part: Part | None = None
+    packed: int | None = None
 
     @property
     def count(self) -> int:
         """Number of taps that are named."""
         return sum(len(index) for index in self.taps.values())
 
-    def claim(self) -> str:
-        """What is claimed, in words."""
-        if self.image is not None:
-            clip = "" if self.clip is None else f", cut to [{self.clip[0]:g}, {self.clip[1]:g}],"
-            where = f"within {self.eps:.6g} of the image {image_hash(self.image)[:16]}…{clip}"
-        else:
-            where = "in the box of the certificate"
-        if self.label is not None:
-            return f"output {self.label} is the largest {where}"
-        assert self.constraints is not None
-        each = "" if self.group == 1 else f", each one of {self.group}"
-        return f"{len(self.constraints[1]) // self.group} constraints{each}, hold {where}"
+    @property
+    def arrays(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for _, _, array in _arrays_of(self))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file, or of what would be in one."""
+        return self.arrays if self.packed is None else self.packed
 
     @property
     def leaves(self) -> int:
@@ -177,29 +196,34 @@ def image_hash(image: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()
 
 
+def box_hash(lower: np.ndarray, upper: np.ndarray) -> str:
+    """SHA-256 of the lower bounds followed by the upper ones, as float64 numbers, little endian, in the same order."""
+    return hashlib.sha256(lower.astype("<f8").tobytes() + upper.astype("<f8").tobytes()).hexdigest()
+
+
+def _arrays_of(certificate: Certificate) -> list[tuple[str, str, np.ndarray]]:
+    """Name, type and content of everything that is stored as an array, before slopes become differences."""
+    found: list[tuple[str, str, Any]] = []
+    if certificate.image is not None:
+        found.append(("image", "f4" if certificate.image.dtype == np.float32 else "f8", certificate.image))
+    else:
+        found += [("lower", "f8", certificate.lower), ("upper", "f8", certificate.upper)]
+    if certificate.constraints is not None:
+        found += [("constraints", "f8", certificate.constraints[0]), ("offsets", "f8", certificate.constraints[1])]
+    found.append(("taps", "i4", np.concatenate([np.zeros(0, np.int32), *certificate.taps.values()])))
+    for i, tree in enumerate(certificate.trees):
+        found += [(f"{i}.{name}", kind, attrgetter(name)(tree)) for name, kind, _ in PARTS]
+    return [(name, kind, np.ascontiguousarray(array, dtype=TYPES[kind])) for name, kind, array in found]
+
+
 def encode(certificate: Certificate) -> bytes:
     """The content of the file."""
-    arrays: list[tuple[str, str, np.ndarray]] = []
-
-    def add(name: str, kind: str, array: Any) -> None:
-        arrays.append((name, kind, np.ascontiguousarray(array, dtype=TYPES[kind])))
-
-    region: dict[str, Any]
+    region: dict[str, Any] = {}
     if certificate.image is not None:
         region = {"eps": certificate.eps, "clip": certificate.clip, "image_sha256": image_hash(certificate.image)}
-        add("image", "f4" if certificate.image.dtype == np.float32 else "f8", certificate.image)
-    else:
-        region = {}
-        add("lower", "f8", certificate.lower)
-        add("upper", "f8", certificate.upper)
-    if certificate.constraints is not None:
-        add("constraints", "f8", certificate.constraints[0])
-        add("offsets", "f8", certificate.constraints[1])
-    add("taps", "i4", np.concatenate([np.zeros(0, np.int32), *certificate.taps.values()]))
-    for i, tree in enumerate(certificate.trees):
-        for name, kind, _ in PARTS:
-            array = attrgetter(name)(tree)
-            add(f"{i}.{name}", kind, _differences(array) if kind == "u1" else array)
+    arrays = [
+        (name, kind, _differences(array) if kind == "u1" else array) for name, kind, array in _arrays_of(certificate)
+    ]
     packed = [zlib.compress(array.tobytes(), 9) for _, _, array in arrays]
     header = {
         "model_sha256": certificate.model,
@@ -209,6 +233,7 @@ def encode(certificate: Certificate) -> bytes:
         "sites": [[number, len(index)] for number, index in certificate.taps.items()],
         "trees": [tree.margin for tree in certificate.trees],
         "about": certificate.about,
+        **({} if certificate.part is None else {"part": vars(certificate.part)}),
         "arrays": [
             {"name": name, "type": kind, "shape": list(array.shape), "bytes": len(data)}
             for (name, kind, array), data in zip(arrays, packed, strict=True)
@@ -226,13 +251,14 @@ def _differences(alpha: np.ndarray) -> np.ndarray:
 
 
 def read(path: str | Path) -> Certificate:
-    """Read a certificate file; one that is not well formed is rejected."""
+    """Read a certificate file; one that cannot be read or is not well formed is rejected."""
     try:
-        if Path(path).stat().st_size > MAX_BYTES:
-            raise Rejected(f"the file is larger than {MAX_BYTES:,} bytes")
-        return decode(Path(path).read_bytes())
+        content = read_regular(path, MAX_FILE)
     except OSError as error:
-        raise LingraftError(f"cannot read {path}: {error.strerror}. Check the path.") from error
+        raise Rejected(f"it cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a name that no file can have
+        raise Rejected(f"it cannot be read: {error}") from error
+    return decode(content)
 
 
 def decode(data: bytes) -> Certificate:
@@ -241,11 +267,29 @@ def decode(data: bytes) -> Certificate:
         return _Decoder(data).certificate()
     except Rejected:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, zlib.error) as error:
-        raise Rejected(f"the file is damaged ({type(error).__name__}: {error})") from error
+    except MemoryError as error:
+        raise Rejected("there is not enough memory to read it") from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, zlib.error) as error:
+        raise Rejected(f"the file is damaged ({type(error).__name__}: {str(error)[:200]})") from error
+
+
+@dataclass
+class _Entry:
+    """An array that is still packed: its type, shape and where it lies in the file."""
+
+    kind: str
+    shape: list[int]
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape) * np.dtype(TYPES[self.kind]).itemsize
 
 
 class _Decoder:
+    """Everything that the header says is compared with what may be there before any array is unpacked."""
+
     def __init__(self, data: bytes):
         if not data.startswith(FIRST_LINE):
             raise Rejected("the file is not a lingraft certificate of version 2")
@@ -253,75 +297,91 @@ class _Decoder:
         length = int(data[len(FIRST_LINE) : end])
         if not 0 < length <= min(MAX_HEADER, len(data)):
             raise Rejected("the header has an impossible length")
-        start = end + 1 + length
-        self.header: dict[str, Any] = json.loads(data[end + 1 : start], object_pairs_hook=_unique)
-        self.arrays = dict(self._arrays(data, start))
+        self.data, start = data, end + 1 + length
+        self.header: dict[str, Any] = json.loads(
+            data[end + 1 : start], object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite
+        )
+        self.entries = self._list(start)
+        self._fits()
 
-    def _arrays(self, data: bytes, start: int) -> Iterator[tuple[str, np.ndarray]]:
-        total = 0
-        names = set()
+    def _list(self, start: int) -> dict[str, _Entry]:
+        """The arrays by name, all of which are in the file and are not too large."""
+        found: dict[str, _Entry] = {}
+        allowed = min(MAX_BYTES, ALWAYS_UNPACKED + UNPACKED * len(self.data))
         for entry in self.header["arrays"]:
-            shape, packed, kind = [_whole(n) for n in entry["shape"]], _whole(entry["bytes"]), TYPES[entry["type"]]
-            size = math.prod(shape) * np.dtype(kind).itemsize
-            total += size
-            if total > MAX_BYTES or entry["name"] in names:
-                raise Rejected("the arrays are too large or not unique")
-            names.add(entry["name"])
-            unpacker = zlib.decompressobj()
-            content = unpacker.decompress(data[start : start + packed], size + 1)
-            if len(content) != size or not unpacker.eof or unpacker.unused_data:
-                raise Rejected(f"the array {entry['name']!r} is damaged")
-            array = np.frombuffer(content, kind).reshape(shape)
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise Rejected(f"the array {entry['name']!r} holds NaN or infinity")
-            yield entry["name"], array
+            name, shape, packed = entry["name"], [_whole(n) for n in entry["shape"]], _whole(entry["bytes"])
+            if name in found or entry["type"] not in TYPES:
+                raise Rejected(f"the array {_shown(name)} is not unique or has an unknown type")
+            found[name] = _Entry(entry["type"], shape, start, start + packed)
             start += packed
-        if start != len(data):
+            allowed -= found[name].size
+            if allowed < 0:
+                raise Rejected(f"the array {_shown(name)} is too large for a file of {len(self.data):,} bytes")
+        if start != len(self.data):
             raise Rejected("the file has a wrong length")
+        return found
 
-    def _take(self, name: str, kind: str, rank: int) -> np.ndarray:
-        array = self.arrays.pop(name)
-        if array.dtype.str != TYPES[kind] or (rank >= 0 and array.ndim != rank):
-            raise Rejected(f"the array {name!r} has a wrong type or shape")
+    def _fits(self) -> None:
+        """Names, types and ranks of all arrays."""
+        region = ["image"] if "image" in self.entries else ["lower", "upper"]
+        claim = [] if self.header["label"] is not None else ["constraints", "offsets"]
+        expected = {name: CLAIM[name] for name in (*region, *claim, "taps")}
+        for i in range(len(self.header["trees"])):
+            expected |= {f"{i}.{name}": ((kind,), rank) for name, kind, rank in PARTS}
+        for name in self.entries.keys() ^ expected.keys():
+            raise Rejected(f"the array {_shown(name)} does not belong here or is missing")
+        taps = math.prod(self.entries["taps"].shape)
+        for name, (kinds, rank) in expected.items():
+            entry = self.entries[name]
+            if entry.kind not in kinds or rank not in (None, len(entry.shape)):
+                raise Rejected(f"the array {name!r} has a wrong type or shape")
+            if rank == 2 and name != "constraints" and entry.shape[1] != taps:
+                raise Rejected(f"the array {name!r} is not about {taps} taps")
+
+    def _take(self, name: str) -> np.ndarray:
+        """Unpack an array."""
+        entry = self.entries[name]
+        unpacker = zlib.decompressobj()
+        content = unpacker.decompress(self.data[entry.first : entry.last], entry.size + 1)
+        if len(content) != entry.size or not unpacker.eof or unpacker.unused_data:
+            raise Rejected(f"the array {name!r} is damaged")
+        array = np.frombuffer(content, TYPES[entry.kind]).reshape(entry.shape)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise Rejected(f"the array {name!r} holds NaN or infinity")
         return array
 
     def certificate(self) -> Certificate:
         header = self.header
         model, label, region, about = (header[name] for name in ("model_sha256", "label", "region", "about"))
-        if not isinstance(model, str) or not isinstance(about, dict):
+        if not isinstance(about, dict):
             raise Rejected("the header is damaged")
-        result = Certificate(model, None if label is None else _whole(label), about=about)
-        if "image" in self.arrays:
-            result.image = self._take("image", "f4" if self.arrays["image"].itemsize == 4 else "f8", -1)
-            result.eps = _number(region["eps"])
-            clip = region["clip"]
+        result = Certificate(_hash(model), None if label is None else _whole(label), about=about)
+        result.part, result.packed = _part(header.get("part")), len(self.data)
+        if "image" in self.entries:
+            result.image, result.eps, clip = self._take("image"), _number(region["eps"]), region["clip"]
             result.clip = None if clip is None else (_number(clip[0]), _number(clip[1]))
             if image_hash(result.image) != region["image_sha256"]:
                 raise Rejected("the image is not the one whose hash is given")
         else:
-            result.lower, result.upper = self._take("lower", "f8", -1), self._take("upper", "f8", -1)
+            result.lower, result.upper = self._take("lower"), self._take("upper")
         if label is None:
-            result.constraints = self._take("constraints", "f8", 2), self._take("offsets", "f8", 1)
+            result.constraints = self._take("constraints"), self._take("offsets")
             result.group = _whole(header["group"])
             if not result.group:
                 raise Rejected("groups of no constraints")
-        taps = self._take("taps", "i4", 1)
+        taps = self._take("taps")
         numbers, sizes = [_whole(n) for n, _ in header["sites"]], [_whole(size) for _, size in header["sites"]]
         if len(set(numbers)) != len(numbers) or sum(sizes) != len(taps):
             raise Rejected("the list of taps is damaged")
         result.taps = dict(zip(numbers, np.split(taps, np.cumsum(sizes)[:-1]), strict=True)) if sizes else {}
-        result.trees = [self._tree(i, _whole(margin), len(taps)) for i, margin in enumerate(header["trees"])]
-        if self.arrays:
-            raise Rejected(f"the array {next(iter(self.arrays))!r} does not belong here")
+        result.trees = [self._tree(i, _whole(margin)) for i, margin in enumerate(header["trees"])]
         return result
 
-    def _tree(self, i: int, margin: int, taps: int) -> Tree:
-        parts = {}
-        for name, kind, rank in PARTS:
-            array = self._take(f"{i}.{name}", kind, rank)
-            if rank == 2 and array.shape[1] != taps:
-                raise Rejected(f"the array {name!r} is not about {taps} taps")
-            parts[name] = np.cumsum(array, axis=0, dtype=np.uint8) if kind == "u1" else array
+    def _tree(self, i: int, margin: int) -> Tree:
+        parts = {name: self._take(f"{i}.{name}") for name, _, _ in PARTS}
+        for name, kind, _ in PARTS:
+            if kind == "u1":
+                parts[name] = np.cumsum(parts[name], axis=0, dtype=np.uint8)
         tree = tree_of(margin, parts)
         for lengths in (
             {len(tree.rounds.taps), len(tree.rounds.sides), len(tree.rounds.gamma), len(tree.rounds.alpha)},
@@ -357,13 +417,44 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
+def _finite(text: str) -> float:
+    """A number with a point or exponent, or a constant that JSON does not have."""
+    return _number(float(text))
+
+
 def _whole(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 40:
-        raise Rejected(f"{value!r} is not a number that counts")
+        raise Rejected(f"{_shown(value)} is not a number that counts")
     return value
 
 
 def _number(value: Any) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise Rejected(f"{value!r} is not a finite number")
-    return float(value)
+    number = math.inf
+    if type(value) in (int, float):
+        with suppress(OverflowError):  # of whole numbers with hundreds of digits
+            number = float(value)
+    if not math.isfinite(number):
+        raise Rejected(f"{_shown(value)} is not a finite number")
+    return number
+
+
+def _hash(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value):
+        raise Rejected(f"{_shown(value)} is not a SHA-256 in hexadecimal digits")
+    return value
+
+
+def _part(value: Any) -> Part | None:
+    if value is None:
+        return None
+    if value.keys() != {"property_sha256", "box", "boxes"}:
+        raise Rejected("the header is damaged: a part is its property_sha256, box and boxes")
+    part = Part(_hash(value["property_sha256"]), _whole(value["box"]), _whole(value["boxes"]))
+    if not 1 <= part.box <= part.boxes:
+        raise Rejected(f"box {part.box} of {part.boxes} does not exist")
+    return part
+
+
+def _shown(value: Any) -> str:
+    """A value of the header, for a message: not more than a line of it."""
+    return reprlib.repr(value)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lingraft.certificates.budget import STEP
 from lingraft.certificates.clip import Group, clip, make_groups
 from lingraft.certificates.collapse import Collapsed
 from lingraft.certificates.dual import Below, below, margin, signed_taps
@@ -12,8 +13,8 @@ from lingraft.certificates.format import EMPTY, LEAF, Multipliers, Rejected, Tre
 from lingraft.certificates.rounding import Array
 from lingraft.certificates.rows import Integers
 
-#: Numbers (taps × domains) that are bounded at once.
-BATCH = 400_000
+#: Numbers (taps × domains) that are bounded at once, and (taps and pixels × domains) at most.
+BATCH, MOST = 400_000, 4_000_000
 
 SLOPES = np.arange(256) / 255
 
@@ -23,10 +24,12 @@ def check_tree(of: Collapsed, order: Integers, pixels: Integers, column: int, tr
 
     `order` is the tap, and `pixels` the pixel, that each number in the certificate means.
     """
+    held = of.budget.held
     try:
         _Proof(of, order, pixels, column, tree).check()
     except Rejected as error:
         raise Rejected(f"margin {tree.margin}: {error}") from error
+    of.budget.held = held
 
 
 @dataclass
@@ -41,9 +44,10 @@ class _Domain:
 class _Proof:
     def __init__(self, of: Collapsed, order: Integers, pixels: Integers, column: int, tree: Tree):
         self.of, self.order, self.tree = of, order, tree
+        _pay(of, tree)
         self.goal = margin(of, column)
         self.facets = make_facets(of, order, pixels, tree.facets)
-        self.width = max(1, BATCH // max(1, of.count))
+        self.width = max(1, min(BATCH // max(1, of.count), MOST // (of.count + len(of.radius))))
         #: slopes of open taps that the certificate does not name
         self.usual = (of.upper > -of.lower).astype(np.float64)
         self.starts = {id(m): _starts(m, self._exist(m.taps)) for m in (tree.multipliers, tree.clips.multipliers)}
@@ -51,19 +55,20 @@ class _Proof:
     def check(self) -> None:
         """Rounds first; then the nodes, those above before those below, many at a time."""
         self.lower, self.upper = self._rounds()
-        children, leaf_of, multipliers_of = self._shape()
+        children, leaf_of, multipliers_of, depth = self._shape()
         clip_of = self._clips()
+        width = self._at_once(depth)
         waiting = [_Domain(0, self.of.lower, self.of.upper)]
         while waiting:
-            some, waiting = waiting[-self.width :], waiting[: -self.width]
+            some, waiting = waiting[-width:], waiting[:-width]
             nodes = np.array([domain.node for domain in some])
             lower, upper = (np.stack([getattr(d, side) for d in some], axis=1) for side in ("lower", "upper"))
-            for forms in range(len(self.tree.clips.forms_alpha)):
-                clipped = [
-                    i for i, n in enumerate(nodes) if n in clip_of and self.tree.clips.forms[clip_of[n]] == forms
-                ]
-                if clipped:
-                    self._clip(forms, clipped, [clip_of[n] for n in nodes[clipped]], lower, upper)
+            clipped: dict[int, list[int]] = {}
+            for column, place in enumerate(nodes.tolist()):
+                if place in clip_of:
+                    clipped.setdefault(int(self.tree.clips.forms[clip_of[place]]), []).append(column)
+            for forms, columns in sorted(clipped.items()):
+                self._clip(forms, columns, [clip_of[n] for n in nodes[columns].tolist()], lower, upper)
             self._check_leaves(nodes, leaf_of, multipliers_of, lower, upper)
             for i in np.flatnonzero(self.tree.nodes[nodes] >= 0):
                 tap, (above, under) = self.order[self.tree.nodes[nodes[i]]], children[nodes[i]]
@@ -76,8 +81,18 @@ class _Proof:
     def _exist(self, taps: np.ndarray) -> bool:
         return not len(taps) or bool(taps.min() >= 0 and taps.max() < len(self.order))
 
-    def _shape(self) -> tuple[list[tuple[int, int]], Integers, Integers]:
-        """Children of every node, its number among leaves, and among leaves with multipliers, by place.
+    def _at_once(self, depth: int) -> int:
+        """How many domains are looked at together: on every level of the tree, as many may be waiting."""
+        each, budget = 16.0 * self.of.count * (depth + 2), self.of.budget
+        width = max(1, min(self.width, int((budget.memory - budget.held) / 2 / max(each, 1.0))))
+        budget.hold(width * each)
+        # times at which fewer than that are left to look at: each of them ends a level
+        times = depth + 1 + len(self.tree.nodes) // width
+        budget.work(times * (self.of.work(0) + 10 * STEP))
+        return width
+
+    def _shape(self) -> tuple[list[tuple[int, int]], Integers, Integers, int]:
+        """Children of every node, its number among leaves, and among leaves with multipliers, by place; the depth.
 
         Read from its end, a list in preorder is a tree if every split finds two subtrees behind it and one is left in
         the end: so no side of a split can be missing.
@@ -85,19 +100,20 @@ class _Proof:
         nodes, leaves = self.tree.nodes, self.tree.nodes < 0
         if not self._exist(nodes[~leaves]) or (nodes < EMPTY).any():
             raise Rejected("a split of a tap that does not exist")
-        children, roots = [(-1, -1)] * len(nodes), list[int]()
+        children, roots, depths = [(-1, -1)] * len(nodes), list[int](), [0] * len(nodes)
         for place in range(len(nodes) - 1, -1, -1):
             if nodes[place] >= 0:
                 if len(roots) < 2:
                     raise Rejected("the tree is not complete, a leaf is missing")
-                children[place] = roots.pop(), roots.pop()
+                above, under = children[place] = roots.pop(), roots.pop()
+                depths[place] = 1 + max(depths[above], depths[under])
             roots.append(place)
         if len(roots) != 1:
             raise Rejected("the list of nodes is not one tree")
         if len(self.tree.in_force) != leaves.sum() or len(self.tree.multipliers.alpha) != (nodes == LEAF).sum():
             raise Rejected("multipliers do not fit the tree")
         self._in_force(self.tree.in_force)
-        return children, np.cumsum(leaves) - 1, np.cumsum(nodes == LEAF) - 1
+        return children, np.cumsum(leaves) - 1, np.cumsum(nodes == LEAF) - 1, depths[0]
 
     def _in_force(self, rounds: np.ndarray) -> None:
         if len(rounds) and not 0 <= rounds.min() <= rounds.max() < self.lower.shape[1]:
@@ -164,6 +180,7 @@ class _Proof:
     def _clip(self, forms: int, columns: list[int], which: list[int], lower: Array, upper: Array) -> None:
         """Clip some columns of the bounds, in place."""
         clips = self.tree.clips
+        self.of.budget.work(self.of.work(0) + 10 * STEP)
         if forms not in self.groups:
             stage = int(clips.forms_in_force[forms])
             numbers = np.full(self.of.count, -1)
@@ -198,6 +215,16 @@ class _Proof:
             value = self._below(self.tree.multipliers, which, low[:, left], high[:, left]).bound
             if not ((value > 0) & np.isfinite(value)).all():
                 raise Rejected(f"a leaf is not proven: its bound is {value.min():.6g}")
+
+
+def _pay(of: Collapsed, tree: Tree) -> None:
+    """For all of a tree but its forms and clips, which pay when they are made."""
+    multipliers, rounds = (tree.multipliers, tree.clips.multipliers), tree.rounds
+    bounds = len(rounds.taps) + sum(len(m.alpha) for m in multipliers)
+    each = 2 * STEP + 40 * of.count
+    pushes = sum(len(m.alpha) * STEP + len(m.beta) * 50 for m in multipliers)
+    of.budget.work(of.work(bounds) + len(rounds.sizes) * of.work(0) + len(tree.nodes) * each + pushes)
+    of.budget.hold(32 * (len(rounds.sizes) + 1) * of.count + 200 * len(tree.nodes))
 
 
 def _starts(multipliers: Multipliers, exist: bool) -> list[int]:

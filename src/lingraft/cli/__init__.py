@@ -104,9 +104,10 @@ def main() -> None:
             raise
         from rich.markup import escape
 
+        from lingraft.printable import printable
         from lingraft.progress import console
 
-        console.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+        console.print(f"[bold red]error:[/] {escape(printable(text))}", highlight=False, soft_wrap=True)
         sys.exit(1)
 
 

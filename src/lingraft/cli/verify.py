@@ -1,6 +1,7 @@
 """`lingraft verify`."""
 
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -22,6 +23,7 @@ from lingraft.cli.options import (
 )
 from lingraft.cli.ray_option import RayAddress, RayCommand
 from lingraft.errors import LingraftError
+from lingraft.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,9 +189,11 @@ def _print_certified(tally: "Certificates", verified: int, check: bool) -> None:
     checked = f", {tally.checked:,} checked" if check else ""
     console.print(f"{'certificates':<24}{tally.certificates:,} of {verified:,} verified{checked}")
     for reason in sorted(set(tally.missing.values())):
-        console.print(f"  no certificate for {list(tally.missing.values()).count(reason)}: {reason}", markup=False)
+        count = list(tally.missing.values()).count(reason)
+        console.print(f"  no certificate for {count}: {printable(reason)}", markup=False)
     for name, reason in tally.rejected.items():
-        console.print(f"[bold red]  rejected[/] {name}: {reason}")
+        console.print("[bold red]  rejected[/]", end=" ")
+        console.print(printable(f"{name}: {reason}"), markup=False)
 
 
 def _limits(
@@ -219,7 +223,8 @@ def _verify_instance(
 ) -> NoReturn:
     """Print the answer on one property and end with its exit code; reading the files counts towards the time.
 
-    Certificates, one a box, are written when the answer is known; one that is rejected makes the exit code 1.
+    Certificates, one for each box that was proven, are written when the answer is known; one that is rejected makes the
+    exit code 1. Those of a property with several boxes are named as the parts that they are.
     """
     from lingraft.device import resolve_device
     from lingraft.interop.answer import EXIT_CODES
@@ -228,10 +233,11 @@ def _verify_instance(
     from lingraft.progress import progress
 
     instance = Instance.read(OnnxNetwork(onnx, resolve_device(device)), vnnlib)
+    digest = _hash(vnnlib) if limits.prove else ""
     with progress("verifying", len(instance.property.boxes)) as advance:
         proofs: list[Any] = []
         answer = instance.answer(limits, started, advance, lambda *proof: proofs.append(proof))
-    tally = _certify(onnx, vnnlib, instance, proofs, certificates, check) if limits.prove else None
+    tally = _certify(onnx, vnnlib, digest, instance, proofs, certificates, check) if limits.prove else None
     if as_json:
         more = {} if tally is None else {"certificates": tally.as_dict()}
         print_json({"onnx": str(onnx), "vnnlib": str(vnnlib), **answer.as_dict(), **more})
@@ -239,11 +245,13 @@ def _verify_instance(
         typer.echo(str(answer))
         because = f" ({answer.reason})" if answer.reason else ""
         typer.echo(f"{answer.word}{because} after {answer.seconds:.2f} s, {answer.domains:,} domains", err=True)
-        if tally is not None and answer.word == "unsat":
+        if tally is not None and (answer.word == "unsat" or proofs):
             checked = f", {tally.checked} checked" if check else ""
-            typer.echo(f"{tally.certificates} certificates of {len(proofs)} boxes{checked}", err=True)
+            parts = "" if answer.word == "unsat" else "; these are parts, the property itself is not proven"
+            count = len(instance.property.boxes)
+            typer.echo(f"{tally.certificates} certificates of {count} boxes{checked}{parts}", err=True)
             for name, reason in {**tally.missing, **tally.rejected}.items():
-                typer.echo(f"{name}: {reason}", err=True)
+                typer.echo(printable(f"{name}: {reason}"), err=True)
     if tally is not None and tally.rejected:
         raise typer.Exit(1)
     if answer.word == "timeout":
@@ -251,23 +259,38 @@ def _verify_instance(
     raise typer.Exit(EXIT_CODES[answer.word])
 
 
+def _hash(vnnlib: Path) -> str:
+    """SHA-256 of a property's file, by which its certificates name it."""
+    if not vnnlib.is_file():
+        raise LingraftError(f"certificates name the property by its file, and {vnnlib} is none. Save it to a file.")
+    return sha256(vnnlib.read_bytes()).hexdigest()
+
+
 def _certify(
-    onnx: Path, vnnlib: Path, instance: "Instance", proofs: list[Any], folder: Path | None, check: bool
+    onnx: Path,
+    vnnlib: Path,
+    digest: str,
+    instance: "Instance",
+    proofs: list[Any],
+    folder: Path | None,
+    check: bool,
 ) -> "Certificates":
     """Certificates of the boxes that were proven."""
-    from lingraft.certificates.format import Certificate
+    from lingraft.certificates.format import Certificate, Part
     from lingraft.interop.instance import inequalities
     from lingraft.verification.certify import Certifier
 
     certifier = Certifier(onnx, folder, check)
-    for number, (box, result, network) in enumerate(proofs):
+    boxes = instance.property.boxes
+    numbers = {id(box): number for number, box in enumerate(boxes, 1)}
+    name = vnnlib.name.removesuffix(".gz").removesuffix(".vnnlib")
+    for box, result, network in proofs:
         rows, shifts, longest = inequalities(box.unsafe)
-        claim = Certificate(
-            "", constraints=(rows, shifts), group=longest, about={"property": vnnlib.name, "box": number}
-        )
+        claim = Certificate("", constraints=(rows, shifts), group=longest, about={"property": vnnlib.name})
+        claim.part = Part(digest, numbers[id(box)], len(boxes))
         claim.lower, claim.upper = (side.reshape(instance.network.input_shape) for side in (box.lower, box.upper))
-        name = vnnlib.name.removesuffix(".gz").removesuffix(".vnnlib")
-        certifier.add(f"{name}-{number}" if len(proofs) > 1 else name, claim, result, network)
+        part = f"-box{claim.part.box}of{len(boxes)}" if len(boxes) > 1 else ""
+        certifier.add(f"{name}{part}", claim, result, network)
     return certifier.tally
 
 

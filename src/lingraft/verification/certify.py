@@ -55,9 +55,11 @@ class Certifier:
         except LingraftError as error:
             self.tally.missing[name] = str(error)
             return
+        content = encode(certificate)
+        certificate.packed = len(content)
         if self.folder is not None:
             with replacing(self.folder / f"{name}.cert") as part:
-                part.write_bytes(encode(certificate))
+                part.write_bytes(content)
         self._count(name, certificate)
 
     def known(self, name: str, claim: Certificate) -> bool:

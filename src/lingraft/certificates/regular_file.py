@@ -1,0 +1,32 @@
+"""Reading files of unknown origin: whole ordinary files and nothing else."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def read_regular(path: str | Path, limit: int) -> bytes:
+    """The content of an ordinary file of at most `limit` bytes; everything else is an OSError.
+
+    Pipes, devices and folders are refused before they are opened, since opening or reading one may wait forever, never
+    end or do something. The file may be exchanged meanwhile: so it is opened without waiting and looked at again.
+    """
+    _look(os.stat(path), limit)
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
+        _look(os.fstat(file.fileno()), limit)
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise _too_large(limit)
+    return content
+
+
+def _look(found: os.stat_result, limit: int) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not an ordinary file")
+    if found.st_size > limit:
+        raise _too_large(limit)
+
+
+def _too_large(limit: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is larger than {limit:,} bytes")
