@@ -214,6 +214,14 @@ REFUSED: dict[str, tuple[bytes, str]] = {
                 {"c": floats(4), "s": np.array([0]), "e": np.array([4]), "a": np.array([0]), "z": np.array([0])}),
         "step of 0",
     ),
+    "an axis from the end before there were any": (
+        content([MAKE("Unsqueeze", ["x"], ["z"], axes=[-1]), MAKE("Flatten", ["z"], ["y"])], [1, 2], {}, opset=9),
+        "from the end",
+    ),
+    "zeros around a pooling": (
+        content([MAKE("Pad", ["x", "p"], ["z"]), MAKE("MaxPool", ["z"], ["y"], kernel_shape=[2, 1])], [1, 1, 1, 1],
+                {"p": np.array([0, 0, 0, 0, 0, 0, 1, 0])}), "zeros around",
+    ),
     "integers that overflow": (
         content([MAKE("Mul", ["n", "n"], ["m"]), MAKE("Reshape", ["x", "m"], ["y"])], [1, 2],
                 {"n": np.array([2**33, 2])}), "overflow",
@@ -358,7 +366,7 @@ def test_groups_are_convolutions_of_their_own() -> None:
 def test_special_files_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.onnx")
     for path in (tmp_path / "pipe.onnx", Path("/dev/zero"), tmp_path):
-        with pytest.raises(LingraftError, match=r"ordinary file|cannot read"):
+        with pytest.raises(LingraftError, match="cannot read"):
             load_network(path)
 
 

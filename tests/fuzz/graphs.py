@@ -38,6 +38,7 @@ class Graph:
 
     def weight(self, *shape: int, low: bool = False) -> str:
         """A constant of the graph's type, seldom of another; of numbers above 0 if `low`."""
+        shape = tuple(max(1, n) for n in shape)  # of a value that cannot be
         dtype = TYPES[self.kind] if self.chance(0.97) else self.pick(np.float32, np.float64, np.int64)
         array = self.random.standard_normal(shape) if not low else self.random.random(shape) + 0.1
         if np.dtype(dtype).kind in "iu":

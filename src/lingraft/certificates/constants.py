@@ -137,7 +137,10 @@ class Folder:
         starts, ends, axes, steps = (integers(a, name, x, 1 + i) for i, name in enumerate(_SLICE))
         if starts is None or ends is None or len(starts) != len(ends):
             raise LingraftError("a slice without starts and ends")
-        axes = axes_of(range(len(starts)) if axes is None else axes, x[0].ndim)
+        axes = list(range(len(starts))) if axes is None else axes
+        if self.version < 11 and min(axes, default=0) < 0:
+            raise LingraftError(f"axes counted from the end, which operator set {self.version} does not know")
+        axes = axes_of(axes, x[0].ndim)
         cut: list[Any] = [np.arange(n) for n in x[0].shape]
         for start, end, axis, step in zip(starts, ends, axes, steps or [1] * len(starts), strict=True):
             n = x[0].shape[axis]

@@ -44,8 +44,8 @@ def enclosure(network: Network, point: Array) -> tuple[Array, Array]:
 def noise(network: Network, point: Array, unit: float, random: np.random.Generator) -> Array:
     """How far from `outputs` those of a program typically are that rounds by `unit`.
 
-    Every value on the way is made wrong at random, by up to 8 units times the sum of the sizes of its terms, and then by
-    the opposite of that. Such errors are passed on and cancel as those of the program do, which a bound of the worst
+    Every value on the way is made wrong at random, by up to 8 units times the sum of the sizes of its terms, and then
+    by the opposite of that. Such errors are passed on and cancel as those of the program do, which a bound of the worst
     case could not say.
     """
     seed = int(random.integers(2**32))

@@ -21,11 +21,11 @@ from lingraft.certificates.constants import (
     take,
     unsqueezed,
 )
-from lingraft.certificates.files import read_file
 from lingraft.certificates.network import MAX_ALL_VALUES, Builder, Network, Value, exact_product, exact_sum, inner
 from lingraft.certificates.nodes import Convolution, Dense, Gather, Input, Scale
 from lingraft.certificates.operations import FIRST_SET, LAST_SET, require_known
 from lingraft.certificates.protobuf import OnnxGraph, OnnxNode, read_graph
+from lingraft.certificates.regular_file import read_regular
 from lingraft.certificates.rounding import UNIT, Array
 from lingraft.errors import LingraftError
 
@@ -41,7 +41,16 @@ IMAGES: dict[int, type] = {1: np.float32, 11: np.float64}
 
 def load_network(path: str | Path) -> Network:
     """Read an ONNX file; anything that is not understood is a LingraftError."""
-    return network_of(read_file(path, MAX_BYTES), str(path))
+    return network_of(read_network(path), str(path))
+
+
+def read_network(path: str | Path) -> bytes:
+    """The content of an ONNX file."""
+    try:
+        return read_regular(path, MAX_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LingraftError(f"cannot read {path}: {reason}. Check the path of the ONNX file.") from error
 
 
 def network_of(data: bytes, name: str) -> Network:
@@ -352,6 +361,8 @@ class _Reader(Builder):
         take(at, "ceil_mode", 0, 0)
         if len(kernel) != 2 or len(x.shape) != 4 or min(kernel) < 1:
             raise LingraftError("only pooling of images is supported")
+        if self.node_of(x) in self.padded:  # onnxruntime makes it the padding of the pooling, where it is not 0
+            raise LingraftError("pooling of an image with zeros around it, which runtimes do in different ways")
         pads = self._pads(at, x, kernel, stride, dilation)
         if any(pad >= kernel[i % 2] for i, pad in enumerate(pads)):
             raise LingraftError(f"padding {list(pads)} of windows {kernel}, of which some hold nothing else")

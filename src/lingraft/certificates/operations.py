@@ -103,6 +103,8 @@ def require_known(node: OnnxNode, inputs: Sequence[Any], version: int, dtype: np
         items = value if isinstance(value, list) else []
         if type(value) is not _PYTHON[wanted] or not all(type(n) is _PYTHON[wanted[:-1]] for n in items):
             raise LingraftError(f"attribute {name} is not of type {wanted}")
+        if name in ("axis", "axes") and version < 11 and min(items or [value], default=0) < 0:
+            raise LingraftError(f"{name} counted from the end, which operator set {version} does not know")
     if not 1 <= len(node.outputs) <= rule.outputs:
         raise LingraftError(f"{len(node.outputs)} outputs are not supported")
     words = rule.inputs.split()
