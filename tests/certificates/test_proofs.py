@@ -174,6 +174,23 @@ def test_a_certificate_in_the_folder_is_used_again_only_for_the_same_claim(check
     assert not again.known("one", claim)
 
 
+def test_rows_that_are_wider_than_a_chunk(checked):
+    """A kernel of 41 × 41 on 64 channels: each neuron behind it is a row of 107,584 coefficients."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 64, 1), nn.ReLU(), nn.Conv2d(64, 2, 41), nn.ReLU(), nn.Flatten(), nn.Linear(2, 2))
+    with torch.no_grad():
+        model[2].bias.zero_()
+        image = torch.rand(1, 1, 41, 41)
+        model[2].bias.copy_(-model[:3](image).flatten())  # both open
+        label = model(image).argmax(1)
+    network = checked(model, (1, 41, 41))
+    request = Request(model, image, label, eps=0.0005)
+    result = Verifier(request.network).verify(request.problem(0), 60, prove=True)
+    assert result.verdict == "verified"
+    certificate = CertificateWriter(request.network, network).certificate(claim_of_image(request, 0, {}), result)
+    check(decode(encode(certificate)), network)
+
+
 def test_another_file_is_noticed(checked):
     torch.manual_seed(0)
     network = checked(_plain(), SHAPE)

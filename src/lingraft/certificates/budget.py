@@ -18,7 +18,7 @@ MEMORY = 1 << 30
 ALWAYS, PER_BYTE, BOUNDS = 2e9, 2e4, 2e10
 
 #: A byte of the certificate may ask for a bound of one tap, in one domain, so many times.
-TAPS_PER_BYTE = 300
+TAPS_PER_BYTE = 600
 
 #: What a step of NumPy costs however small its arrays are.
 STEP = 2e4

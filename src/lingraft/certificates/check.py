@@ -83,7 +83,8 @@ def _check(certificate: Certificate, network: Network, budget: Budget) -> None:
         named = _named(certificate, network)
         which = [tree.margin for tree in certificate.trees]
         collapsed = collapse(bounds, {i: index for i, index, _ in named}, spec[which], offset[which])
-        budget.allow(TAPS_PER_BYTE * certificate.size * collapsed.work(1) / max(1, collapsed.count))
+        one = (collapsed.work(1) - collapsed.work(0)) / max(1, collapsed.count)
+        budget.allow(TAPS_PER_BYTE * certificate.size * one)
         numbers = [collapsed.numbers[i].reshape(-1)[index] - 1 for i, index, _ in named]
         order = np.empty(certificate.count, np.int64)
         for (_, _, places), taps in zip(named, numbers, strict=True):
