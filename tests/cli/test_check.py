@@ -84,14 +84,29 @@ def test_missing_files_and_other_networks(folder, tmp_path):
     assert lingraft("check", tmp_path, "--model", tmp_path / "other.onnx").returncode == 1
 
 
-def test_torch_is_not_loaded(folder):
+@pytest.mark.parametrize("runtime", [True, False])
+def test_torch_is_not_loaded_and_without_onnxruntime_it_is_said(folder, runtime):
+    block = "" if runtime else "sys.modules['onnxruntime'] = None; "
     code = (
-        "import sys; from lingraft.cli import app;"
+        f"import sys; {block}from lingraft.cli import app;"
         f"app(['check', {str(folder / 'true.cert')!r}, '--model', {str(folder / 'net.onnx')!r}], standalone_mode=False);"
-        "print([m for m in ('torch', 'onnx', 'onnxruntime') if m in sys.modules])"
+        "print([m for m in ('torch', 'onnx') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip().endswith("[]"), done.stderr
+    assert "1 of 1 accepted" in done.stdout
+    assert ("onnxruntime computes the same from the file, at" in done.stdout) == runtime
+    assert ("onnxruntime is not installed" in done.stdout) == (not runtime)
+
+
+def test_what_does_not_run_as_it_was_read_is_rejected(folder, monkeypatch):
+    """A reader that misread the file: nothing but the comparison notices."""
+    misread = load_network(folder / "net.onnx")
+    misread.nodes[-1].weight = misread.nodes[-1].weight + 1e-4
+    monkeypatch.setattr("lingraft.certificates.onnx_reader.network_of", lambda content, name: misread)
+    done = check(folder / "true.cert", "--model", folder / "net.onnx")
+    assert done.exit_code == 1
+    assert "onnxruntime computes another function" in done.output
 
 
 def test_properties_of_onnx_files(folder, tmp_path):
@@ -242,10 +257,14 @@ NASTY = "\x1b[2J\x1b]0;title\x07\u202e\u2066\u200b\ud800\x9b\r\naccepted"
 def test_nothing_in_a_file_reaches_the_terminal_as_it_is(folder, tmp_path):
     network = load_network(folder / "net.onnx")
     image = np.array([0.5, 0.25], np.float32)
-    claim = Certificate(network.sha256, label=0, image=image, eps=0.1, about={NASTY: NASTY, "property": NASTY, "box": 1})
+    claim = Certificate(
+        network.sha256, label=0, image=image, eps=0.1, about={NASTY: NASTY, "property": NASTY, "box": 1}
+    )
     (tmp_path / "good\x1b[2J\n\u202e.cert").write_bytes(encode(claim))
     content = encode(claim)
-    for number, (old, new) in enumerate([(b'"label"', b'"la\\u001b[2Jbel"'), (b'"name": "image"', b'"name": "\\u001b[2\\ud8"')]):
+    for number, (old, new) in enumerate(
+        [(b'"label"', b'"la\\u001b[2Jbel"'), (b'"name": "image"', b'"name": "\\u001b[2\\ud8"')]
+    ):
         (tmp_path / f"bad{number}.cert").write_bytes(content.replace(old, new[: len(old)].ljust(len(old))))
     (tmp_path / "x\u202e\x07").write_text("")
     for path in (tmp_path, tmp_path / "none\x1b[2J.cert"):

@@ -23,6 +23,7 @@ from lingraft.certificates.network import Network, inner, inner_places
 from lingraft.certificates.nodes import Site
 from lingraft.certificates.rounding import Array, down, up
 from lingraft.certificates.rows import Integers
+from lingraft.certificates.runtime import Runtime, compare
 from lingraft.certificates.tree import check_tree
 from lingraft.errors import LingraftError
 
@@ -35,17 +36,34 @@ class Report:
     reason: str
     seconds: float
     certificate: Certificate | None = None
+    #: points of the region at which the program that runs the network was seen to agree with it
+    points: int = 0
 
 
-def check_file(path: str | Path, network: Network) -> Report:
-    """Check one file against a network; never raises for what is in the file, or for a file that cannot be read."""
-    started, certificate, reason = time.perf_counter(), None, ""
+def check_file(path: str | Path, network: Network, runtime: Runtime | None = None) -> Report:
+    """Check one file against a network; never raises for what is in the file, or for a file that cannot be read.
+
+    With a `runtime` of the same file, the network must also be what that computes.
+    """
+    started, certificate, reason, points = time.perf_counter(), None, "", 0
     try:
         certificate = read(path)
         check(certificate, network)
+        if runtime is not None:
+            points = _compare(certificate, network, runtime)
     except Rejected as error:
         reason = str(error)
-    return Report(not reason, reason, time.perf_counter() - started, certificate)
+    return Report(not reason, reason, time.perf_counter() - started, certificate, points)
+
+
+def _compare(certificate: Certificate, network: Network, runtime: Runtime) -> int:
+    """The number of points at which the network was compared with what runs; a difference is a rejection."""
+    # with groups of constraints, `question` is about a larger network
+    spec = question(certificate, network)[1] if certificate.constraints is None else certificate.constraints[0]
+    try:
+        return compare(network, runtime, *region(certificate, network), spec)
+    except LingraftError as error:
+        raise Rejected(str(error).removesuffix(".")) from error
 
 
 def check(certificate: Certificate, network: Network) -> None:

@@ -22,7 +22,10 @@ LOWEST = 3
 
 def installed() -> bool:
     """Whether onnxruntime is there."""
-    return importlib.util.find_spec("onnxruntime") is not None
+    try:
+        return importlib.util.find_spec("onnxruntime") is not None
+    except ValueError:  # blocked
+        return False
 
 
 class Runtime:
