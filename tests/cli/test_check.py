@@ -242,10 +242,14 @@ NASTY = "\x1b[2J\x1b]0;title\x07\u202e\u2066\u200b\ud800\x9b\r\naccepted"
 def test_nothing_in_a_file_reaches_the_terminal_as_it_is(folder, tmp_path):
     network = load_network(folder / "net.onnx")
     image = np.array([0.5, 0.25], np.float32)
-    claim = Certificate(network.sha256, label=0, image=image, eps=0.1, about={NASTY: NASTY, "property": NASTY, "box": 1})
+    claim = Certificate(
+        network.sha256, label=0, image=image, eps=0.1, about={NASTY: NASTY, "property": NASTY, "box": 1}
+    )
     (tmp_path / "good\x1b[2J\n\u202e.cert").write_bytes(encode(claim))
     content = encode(claim)
-    for number, (old, new) in enumerate([(b'"label"', b'"la\\u001b[2Jbel"'), (b'"name": "image"', b'"name": "\\u001b[2\\ud8"')]):
+    for number, (old, new) in enumerate(
+        [(b'"label"', b'"la\\u001b[2Jbel"'), (b'"name": "image"', b'"name": "\\u001b[2\\ud8"')]
+    ):
         (tmp_path / f"bad{number}.cert").write_bytes(content.replace(old, new[: len(old)].ljust(len(old))))
     (tmp_path / "x\u202e\x07").write_text("")
     for path in (tmp_path, tmp_path / "none\x1b[2J.cert"):
