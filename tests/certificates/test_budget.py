@@ -21,16 +21,16 @@ def network(fully_connected):
     """8 inputs, and 28 neurons that are all open in a large ball."""
     rng = np.random.default_rng(0)
     widths = [8, 16, 12, OUTPUTS]
-    return fully_connected(
-        [(rng.standard_normal((m, n)), np.zeros(m)) for n, m in itertools.pairwise(widths)]
-    )
+    return fully_connected([(rng.standard_normal((m, n)), np.zeros(m)) for n, m in itertools.pairwise(widths)])
 
 
 def claim_of(network, **more) -> Certificate:
     """That the first output is above −1000 in a ball, which is true, so that all of a proof is looked at."""
     constraint = np.eye(1, OUTPUTS), np.full(1, 1000.0)
     given = {"constraints": constraint, "image": np.zeros(8, np.float32), "eps": 1.0} | more
-    return Certificate(network.sha256, taps={0: np.arange(16, dtype=np.int32), 1: np.arange(12, dtype=np.int32)}, **given)
+    return Certificate(
+        network.sha256, taps={0: np.arange(16, dtype=np.int32), 1: np.arange(12, dtype=np.int32)}, **given
+    )
 
 
 def tree(**parts):
@@ -129,10 +129,11 @@ def test_many_true_constraints_are_accepted_quickly(network, tmp_path):
 
 
 def test_a_network_can_be_too_large_as_well(written):
-    """A map of 2²² values from a file of a few hundred bytes, with a kernel of 25 numbers: windows of 800 MB."""
-    weight = np.ones((1, 1, 5, 5), np.float32)
-    network = written([("Conv", "x w", "z", {"pads": [2] * 4}), ("Relu", "z", "y")], [1, 1, 2048, 2048], {"w": weight})
-    claim = Certificate(network.sha256, label=0, image=np.zeros((1, 2048, 2048), np.float32), eps=0.1)
+    """512 × 512 pixels seen through a kernel of 31 × 31, in a file of 4 kB: windows of 2 GB."""
+    weight = np.ones((1, 1, 31, 31), np.float32)
+    nodes = [("Conv", "x w", "z", {"pads": [15] * 4}), ("Relu", "z", "h"), ("AveragePool", "h", "p", {"kernel_shape": [256, 512], "strides": [256, 512]}), ("Flatten", "p", "y")]  # fmt: skip
+    network = written(nodes, [1, 1, 512, 512], {"w": weight})
+    claim = Certificate(network.sha256, label=0, image=np.zeros((1, 512, 512), np.float32), eps=0.1)
     claim.packed = 5000
     begun = time.process_time()
     with pytest.raises(Rejected, match="too much memory"):

@@ -27,7 +27,9 @@ def test_a_box_and_constraints_in_groups():
     rows = np.array([[0.5, 0, 0, -1], [0, 0, 0, 0], [1, -1, 0, 0], [1, -1, 0, 0], [0, 0, -1, 0], [0, 0, 0.1, 0]])
     shifts = np.array([1.25, -2.0, 0.0, 0.0, 0.0, -0.3])
     lower, upper = np.array([0.0, -0.5]), np.array([0.25, 0.5])
-    claim = Certificate("a" * 64, constraints=(rows, shifts), group=2, lower=lower, upper=upper, part=Part("b" * 64, 2, 5))
+    claim = Certificate(
+        "a" * 64, constraints=(rows, shifts), group=2, lower=lower, upper=upper, part=Part("b" * 64, 2, 5)
+    )
     found = statement(claim, 4)
     assert found["holds"] == ["0.5·y0 − y3 + 1.25 > 0 or −2.0 > 0", "y0 − y1 > 0", "−y2 > 0 or 0.1·y2 − 0.3 > 0"]
     assert found["part"] == {"property_sha256": "b" * 64, "box": 2, "boxes": 5}

@@ -6,9 +6,11 @@ than files of this size may ask for. Work is in nanoseconds, estimated from size
 depend on the machine. docs/certificates.md has the rule; real certificates need less than a tenth of it.
 """
 
+import math
+
 from lingraft.certificates.format import Rejected
 from lingraft.certificates.network import Network
-from lingraft.certificates.nodes import Convolution, Dense, Node, Site
+from lingraft.certificates.nodes import Convolution, Dense, Gather, Node, Site
 from lingraft.certificates.rows import Rows
 
 #: Bytes that a check may hold at once.
@@ -107,11 +109,14 @@ class Passage:
     def see(self, node: Node, rows: Rows) -> None:
         """Rows like this one arrive at a node."""
         size = products = rows.a[0, 0].size
-        self.widest, self.steps = max(self.widest, size), self.steps + 1
+        self.widest, self.steps = max(self.widest, size), self.steps + 3
         if isinstance(node, Convolution):
             spread, products = size // node.shape[2] * _window(node), size * node.matrix.shape[1]
             self.spread, self.steps = max(self.spread, spread), self.steps + node.kernel[0] * node.kernel[1]
             self.work += 4 * spread
         elif isinstance(node, Dense):
             products = node.weight.size
+        elif isinstance(node, Gather):
+            self.widest = max(self.widest, math.prod(node.source))
+            self.work += 20 * (size + math.prod(node.source))
         self.work += products / 4 + 8 * size

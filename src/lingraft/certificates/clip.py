@@ -47,6 +47,7 @@ def make_groups(of: Collapsed, numbers: Integers, lower: Array, upper: Array, al
         own = numbers[block.first : block.last]
         count, pieces = int((own >= 0).sum()), len(np.unique(own)) + len(own) // CHUNK
         of.budget.work(of.work(2 * count, site) + pieces * (of.work(0, site) + 10 * STEP + len(own)))
+    of.budget.brief(100 * CHUNK * (of.count + len(of.radius)))
     none = Columns(np.zeros((of.count, 1)), np.zeros((len(of.radius), 1)), np.zeros(1), np.zeros(1))
     groups = []
     for site, block in enumerate(of.blocks):

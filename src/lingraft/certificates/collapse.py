@@ -52,6 +52,8 @@ class Collapsed:
     own: Array = field(default_factory=lambda: np.zeros(0))
     cost: Array = field(default_factory=lambda: np.zeros(0))
     radius: Array = field(default_factory=lambda: np.zeros(0))
+    #: multiplications in the blocks before each block, and in all of them
+    products: list[float] = field(default_factory=lambda: [0.0])
     #: what is left for work on the taps
     budget: Budget = field(default_factory=Budget)
     p: Array = field(default_factory=lambda: np.zeros((0, 0)))
@@ -66,11 +68,10 @@ class Collapsed:
 
     def work(self, columns: int, sites: int | None = None) -> float:
         """What bounds of so many linear functions of taps cost, or of the taps before a site, if made at once."""
-        blocks = self.blocks[:sites]
-        products = sum(_products(block.P) + _products(block.Q) for block in blocks)
-        taps = sum(block.last - block.first for block in blocks)
-        each = products / 4 + 40 * taps + 10 * (self.count + len(self.radius))
-        return columns * each + 5 * STEP * (len(blocks) + 1)
+        blocks = len(self.blocks) if sites is None else sites
+        taps = self.blocks[blocks - 1].last if blocks else 0
+        each = self.products[blocks] / 4 + 40 * taps + 10 * (self.count + len(self.radius))
+        return columns * each + 5 * STEP * (blocks + 1)
 
 
 def collapse(bounds: Bounds, named: Mapping[int, Integers], spec: Array, offset: Array) -> Collapsed:
@@ -91,6 +92,7 @@ def collapse(bounds: Bounds, named: Mapping[int, Integers], spec: Array, offset:
         found.numbers[i].reshape(-1)[index] = np.arange(first + 1, first + 1 + len(index))
         linear[i] = site.slope + np.where(~taps & (lower >= 0), site.bend, 0.0)
         found.blocks.append(Block(first, first + len(index), P, Q))
+        found.products.append(found.products[-1] + _products(P) + _products(Q))
         found.lower = np.concatenate([found.lower, lower.reshape(-1)[index]])
         found.upper = np.concatenate([found.upper, upper.reshape(-1)[index]])
         found.r, found.own = np.concatenate([found.r, r]), np.concatenate([found.own, own])

@@ -6,6 +6,7 @@ certificates tell the truth about that; `of_boxes` needs no such trust, but boxe
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class Coverage:
         return not self.problem and len(self.proven) == self.boxes
 
     def __str__(self) -> str:
-        missing = [number for number in range(1, min(self.boxes, 1_000_000) + 1) if number not in self.proven][:10]
+        missing = list(islice((n for n in range(1, self.boxes + 1) if n not in self.proven), 10))
         which = f" (not {', '.join(map(str, missing))}{' …' if self.boxes - len(self.proven) > 10 else ''})"
         verdict = "proven" if self.complete else f"NOT proven{f', {self.problem}' if self.problem else ''}"
         return f"{len(self.proven)} of {self.boxes} boxes proven{which if missing else ''}: {verdict}"

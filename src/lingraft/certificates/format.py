@@ -256,8 +256,8 @@ def read(path: str | Path) -> Certificate:
         content = read_regular(path, MAX_FILE)
     except OSError as error:
         raise Rejected(f"it cannot be read: {error.strerror}") from error
-    except ValueError as error:  # a name that no file can have
-        raise Rejected(f"it cannot be read: {error}") from error
+    except (ValueError, MemoryError) as error:  # a name that no file can have
+        raise Rejected(f"it cannot be read: {error or 'not enough memory'}") from error
     return decode(content)
 
 

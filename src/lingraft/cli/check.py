@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: How many names of files that were not read are shown, and of what a certificate says about itself.
 SHOWN = 8
 
+#: Bytes of a property's file at most.
+MAX_PROPERTY = 1 << 30
+
 
 @app.command()
 def check(
@@ -98,7 +101,7 @@ def _files(paths: list[Path]) -> tuple[list[tuple[Path, str]], list[Path]]:
             continue
         here = [file for file in inside if file.suffix == ".cert"]
         found += [(file, "") for file in here] or [(path, "there are no certificates (*.cert) in this folder")]
-        unread += [file for file in inside if file not in here]
+        unread += [file for file in inside if file.suffix != ".cert"]
     return found, unread
 
 
@@ -130,8 +133,10 @@ def _boxes(vnnlib: Path, network: "Network") -> "tuple[str, list[Any]]":
     from numpy import concatenate
 
     from lingraft.certificates.coverage import question
+    from lingraft.certificates.regular_file import read_regular
     from lingraft.interop.vnnlib import read_vnnlib
 
+    digest = hashlib.sha256(read_regular(vnnlib, MAX_PROPERTY)).hexdigest()
     boxes = read_vnnlib(vnnlib, prod(network.shape), network.outputs).boxes
     asked = [
         question(
@@ -141,7 +146,7 @@ def _boxes(vnnlib: Path, network: "Network") -> "tuple[str, list[Any]]":
         )
         for box in boxes
     ]
-    return hashlib.sha256(vnnlib.read_bytes()).hexdigest(), asked
+    return digest, asked
 
 
 def _compare(boxes: "tuple[str, list[Any]]", proven: "list[Certificate]") -> "Coverage":
