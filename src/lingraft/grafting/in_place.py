@@ -49,10 +49,10 @@ def read_results(graph: fx.Graph, root: nn.Module) -> None:
                     if other not in names[changed]:
                         raise LingraftError(
                             f"{title(node, root)} changes {other.name!r} in place, or may do so, and {user.name!r}"
-                            " reads that later. Do it out of place: y = y + …, or on y.clone()."
+                            " reads that later. Do it out of place: y = y + …"
                         )
                     user.replace_input_with(other, node)
-        for source in node.all_input_nodes:
+        for source in node.all_input_nodes if changed is None or node.target == "set_" else [changed]:
             if source is changed or _is_same(node, root):
                 _join(names, node, source)
             if source is changed or not (_is_new(node, root) or is_number(source)):

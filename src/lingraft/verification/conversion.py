@@ -282,7 +282,7 @@ def _batch_norm(at: _Conversion, call: fx.Node, module: nn.BatchNorm2d, x: fx.No
     return at._scale(call.name, at.position[x], w, b)
 
 
-@_handles(nn.Identity, nn.Dropout, nn.Dropout2d, F.dropout, "contiguous", "detach")
+@_handles(nn.Identity, nn.Dropout, nn.Dropout2d, F.dropout, torch.clone, "clone", "contiguous", "detach")
 def _identity(at: _Conversion, call: fx.Node, *arguments: Any, **options: Any) -> int:
     if call.target is F.dropout and options.get("training", False):
         raise LingraftError(f"{at._title(call)} drops values also in eval mode. Pass training=self.training.")
