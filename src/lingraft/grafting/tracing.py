@@ -134,4 +134,6 @@ def _require_own_name(function: Any) -> None:
     name, home = (getattr(function, key, "") for key in ("__name__", "__module__"))
     own = home.partition(".")[0] not in ("torch", "_operator", "math", "builtins")
     if own and any(hasattr(place, name) for place in (torch, F, Tensor, operator)):
-        raise LingraftError(f"it calls a function {name!r} that is not torch's. Give it another name, or do not wrap it.")
+        raise LingraftError(
+            f"it calls a function {name!r} that is not torch's. Give it another name, or do not wrap it."
+        )

@@ -324,9 +324,7 @@ def _pad(
 
 
 @_handles(torch.cat, torch.concat)
-def _concat(
-    at: _Conversion, call: fx.Node, tensors: Sequence[fx.Node], dim: int = 0, axis: int | None = None
-) -> int:
+def _concat(at: _Conversion, call: fx.Node, tensors: Sequence[fx.Node], dim: int = 0, axis: int | None = None) -> int:
     dim = dim if axis is None else axis
     parts = []
     for i, part in enumerate(tensors):
