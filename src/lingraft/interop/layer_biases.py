@@ -1,7 +1,7 @@
 """Biases that exporters write as an addition behind a layer, put into the layer.
 
-This is done when the whole graph is there, where `users` of a node are all that reads it: in an ONNX file the same value
-may go under several names (Identity, Dropout, a Reshape that changes nothing), and each name tells of its own uses only.
+This is done when the whole graph is there, where the `users` of a node are all that reads it: in an ONNX file a value
+may have several names (Identity, Dropout, a Reshape that changes nothing), each of which tells of its own uses only.
 """
 
 import math
