@@ -421,40 +421,47 @@ def random_graph(draw: st.DrawFn) -> tuple[list[tuple], list[int], dict[str, np.
         nodes.append((operation, inputs, values[-1], attributes or {}))
         return values[-1]
 
-    for _ in range(draw(st.integers(2, 9))):
-        x = draw(st.sampled_from(values[-4:]))
-        kind = draw(
-            st.sampled_from(["layer", "layer", "shift", "shift", "scale", "alias", "bend", "bend", "norm", "join"])
-        )
-        if kind == "layer" and as_map:
-            add("Conv", f"{x} {constant(2, 2, 3, 3)}", {"pads": [1, 1, 1, 1]})
-        elif kind == "layer":
-            bias = draw(st.booleans())
-            add("Gemm", f"{x} {constant(4, 4)} {constant(4)}") if bias else add("MatMul", f"{x} {constant(4, 4)}")
-        elif kind == "shift":
-            far = constant(*draw(st.sampled_from([each, tuple(shape), (1,)])), scale=draw(st.sampled_from([1.0, 50.0])))
-            left, right = draw(st.permutations([x, far]))
-            add(draw(st.sampled_from(["Add", "Sub"])), f"{left} {right}")
-        elif kind == "scale":
-            add("Mul", f"{x} {constant(*draw(st.sampled_from([each, tuple(shape)])))}")
-        elif kind == "alias":
-            order = {"perm": list(range(len(shape)))}
-            add(
-                *draw(
-                    st.sampled_from(
-                        [("Identity", x), ("Dropout", x), ("Reshape", f"{x} shape"), ("Transpose", x, order)]
-                    )
-                )
-            )
-        elif kind == "bend":
-            add(draw(st.sampled_from(["Relu", "Relu", "LeakyRelu", "Tanh", "Sigmoid"])), x)
-        elif kind == "norm":
-            channels = shape[1]
-            parts = [constant(channels) for _ in range(4)]
-            constants[parts[3]] = np.abs(constants[parts[3]]) + np.float32(0.1)
-            add("BatchNormalization", " ".join([x, *parts]))
-        else:
-            add(draw(st.sampled_from(["Add", "Sub"])), f"{x} {draw(st.sampled_from(values))}")
+    def layer(x: str) -> str:
+        if as_map:
+            return add("Conv", f"{x} {constant(2, 2, 3, 3)}", {"pads": [1, 1, 1, 1]})
+        bias = draw(st.booleans())
+        return add("Gemm", f"{x} {constant(4, 4)} {constant(4)}") if bias else add("MatMul", f"{x} {constant(4, 4)}")
+
+    def shift(x: str) -> str:
+        far = constant(*draw(st.sampled_from([each, tuple(shape), (1,)])), scale=draw(st.sampled_from([1.0, 50.0])))
+        left, right = draw(st.permutations([x, far]))
+        return add(draw(st.sampled_from(["Add", "Sub"])), f"{left} {right}")
+
+    def alias(x: str) -> str:
+        same = {"perm": list(range(len(shape)))}
+        ways = [("Identity", x), ("Dropout", x), ("Reshape", f"{x} shape"), ("Transpose", x, same)]
+        return add(*draw(st.sampled_from(ways)))
+
+    def bend(x: str) -> str:
+        return add(draw(st.sampled_from(["Relu", "Relu", "LeakyRelu", "Tanh", "Sigmoid"])), x)
+
+    def scale(x: str) -> str:
+        return add("Mul", f"{x} {constant(*draw(st.sampled_from([each, tuple(shape)])))}")
+
+    def norm(x: str) -> str:
+        parts = [constant(shape[1]) for _ in range(4)]
+        constants[parts[3]] = np.abs(constants[parts[3]]) + np.float32(0.1)
+        return add("BatchNormalization", " ".join([x, *parts]))
+
+    def join(x: str) -> str:
+        return add(draw(st.sampled_from(["Add", "Sub"])), f"{x} {draw(st.sampled_from(values))}")
+
+    def shifted_twice(x: str) -> str:
+        """A layer's result, under two names, with something else added to each."""
+        m = layer(x)
+        return add("Add", f"{bend(shift(m))} {shift(alias(m))}")
+
+    steps = [layer, shift, alias, bend, scale, norm, join, shifted_twice]
+    for _ in range(draw(st.integers(2, 7))):
+        draw(st.sampled_from(steps))(draw(st.sampled_from(values[-4:])))
+    read = {name for node in nodes for name in node[1].split()}
+    for unread in [value for value in values[1:-1] if value not in read]:  # so that everything matters
+        add("Add", f"{values[-1]} {unread}")
     operation, inputs, _, attributes = nodes[-1]
     nodes[-1] = (operation, inputs, "y", attributes)
     return nodes, shape, constants
