@@ -355,7 +355,12 @@ def _most(players: list[Array]) -> Array:
 
 def outputs_at(content: bytes, points: Array) -> tuple[Array, bool]:
     """Exact outputs (outputs, B) at points (B, n), and whether roots were rounded on the way."""
-    evaluator = Evaluator(content, exact=True)
-    unit = np.full(len(points), Fraction(1), dtype=object)
     exact = points.T if points.dtype == object else rational(points.T)
-    return evaluator.run(exact, unit, _bent, _most), evaluator.rooted
+    try:
+        evaluator = Evaluator(content, exact=True)
+        outputs = evaluator.run(exact, np.full(len(points), Fraction(1), dtype=object), _bent, _most)
+    except Unknown:
+        raise
+    except Exception as error:  # the file may be damaged in any way
+        raise Unknown(f"{type(error).__name__}: {error}") from error
+    return outputs, evaluator.rooted

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +49,7 @@ class Outcome:
     change: str
     verdict: str
     reason: str = ""
+    detail: str = ""
     known_false: bool = False
     seconds: float = 0.0
     memory: int = 0
@@ -117,9 +117,10 @@ def _forget_peak() -> int:
 
 def short(reason: str) -> str:
     """The class of a reason: without names and numbers."""
+    reason = reason.replace("[ONNXRuntimeError] ", "").replace("This is an invalid model. ", "")
     reason = re.sub(r"'[^']*'|\[[^]]*\]|\"[^\"]*\"|\([^)]*\)", "…", reason)
     reason = re.sub(r"-?\d[\d.,e+-]*|\S*/\S+", "#", reason)
-    return reason[:70]
+    return reason[:90]
 
 
 #: Kinds of mutations and how often they are made.
@@ -140,16 +141,19 @@ KINDS: dict[str, int] = {
 class Judge:
     """Makes mutations of cases by their numbers, in a folder for the files."""
 
-    def __init__(self, cases: list[Case], seed: int, folder: Path):
+    def __init__(self, cases: list[Case], seed: int, folder: Path, only: str = ""):
         self.cases, self.seed, self.folder, self.meter = cases, seed, folder, Meter()
         self.path, self.file = folder / f"{os.getpid()}.cert", folder / f"{os.getpid()}.onnx"
         self.loaded: dict[int, Network] = {}
-        self.kinds = [kind for kind, weight in KINDS.items() for _ in range(weight)]
+        self.kinds = [kind for kind, weight in KINDS.items() if only in kind for _ in range(weight)]
+
+    def kind_of(self, number: int) -> str:
+        """What kind of change the number stands for."""
+        return self.kinds[np.random.default_rng([self.seed, number]).integers(len(self.kinds))]
 
     def outcome(self, number: int) -> Outcome:
         """The mutation of a number: always the same."""
-        rng = np.random.default_rng([self.seed, number])
-        kind = self.kinds[rng.integers(len(self.kinds))]
+        kind, rng = self.kind_of(number), np.random.default_rng([self.seed, number, 1])
         index = int(rng.integers(len(self.cases)))
         case = self.cases[index]
         self.meter.reset()
@@ -248,7 +252,7 @@ class Judge:
         except TooSlow:
             outcome.verdict, outcome.reason = "slow", f"more than {SECONDS:.0f} s"
         except MemoryError as error:
-            outcome.verdict, outcome.reason = "memory", f"MemoryError: {error}"
+            outcome.verdict, outcome.reason, outcome.detail = "memory", "MemoryError", str(error)[:200]
         except allowed as error:
             outcome.reason = short(str(error).split("cannot be checked: ", 1)[-1])
         except Exception as error:
@@ -256,11 +260,12 @@ class Judge:
             while where is not None and where.tb_next is not None:
                 where = where.tb_next
             place = f"{os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}" if where else ""
-            outcome.verdict, outcome.reason = "crash", f"{type(error).__name__} at {place}: {error}"[:200]
+            outcome.verdict, outcome.reason = "crash", f"{type(error).__name__} at {place}"
+            outcome.detail = str(error)[:200]
         finally:
             outcome.seconds, outcome.memory = self.meter.seconds, self.meter.memory
             if outcome.memory > BYTES and outcome.verdict in ("rejected", "accepted"):
-                outcome.verdict, outcome.reason = "memory", f"{outcome.memory >> 20} MiB"
+                outcome.verdict, outcome.reason = "memory", f"more than {BYTES >> 20} MiB"
         return None
 
     # --- networks -----------------------------------------------------------------------------------------------------
@@ -288,7 +293,7 @@ class Judge:
         self._probe(outcome, network, points, claims)
         if not claims:
             return outcome  # the network overflows, or the like
-        self._compare(outcome, content, claims, points)
+        self._compare(outcome, network, claims)
         return outcome
 
     def _probe(self, outcome: Outcome, network: Network, points: np.ndarray, claims: list[tuple[bytes, Claim]]) -> None:
@@ -310,62 +315,69 @@ class Judge:
             mine = Outcome(outcome.kind, outcome.change, "rejected", certificate=encode(probe))
             report = self._check(mine, network)
             if mine.bad:
-                outcome.verdict, outcome.reason = mine.verdict, mine.reason
+                outcome.verdict, outcome.reason, outcome.detail = mine.verdict, mine.reason, mine.detail
             elif report.accepted:
                 claim = Claim(rational(low.reshape(-1)), rational(high.reshape(-1)), rational(spec), rational(offset), 1)
                 claims.append((mine.certificate, claim))
             outcome.seconds, outcome.memory = self.meter.seconds, self.meter.memory
 
-    def _compare(self, outcome: Outcome, content: bytes, claims: list[tuple[bytes, Claim]], points: np.ndarray) -> None:
+    def _compare(self, outcome: Outcome, network: Network, claims: list[tuple[bytes, Claim]]) -> None:
         """What onnxruntime, and rational numbers, say to claims that were accepted."""
         outcome.verdict, outcome.reason = "accepted", ""
-        network = load_network(self.file)
-        tried = _inputs(claims, points)
+        tried = [_inside(claim) for _, claim in claims]
+        points = np.concatenate(tried)
+        ends = np.cumsum([0, *map(len, tried)])
         try:
-            runs = [_Runtime(content, level) for level in (0, 1)]
-            outputs = [run.outputs(tried, network.shape) for run in runs]
+            outputs = [_Runtime(outcome.onnx, level).outputs(points, network.shape) for level in (0, 1)]
         except _Refused as error:
             outcome.verdict, outcome.reason = "refused elsewhere", short(str(error))
             outputs = []
-        for (certificate, claim), (first, last) in zip(claims, _spans(claims), strict=True):
+        for i, (certificate, claim) in enumerate(claims):
             for values in outputs:
-                self._against(outcome, certificate, claim, values[first:last].T, network, tried[first:last])
-            if outcome.verdict != "false" and last - first:
-                self._exactly(outcome, certificate, claim, content, tried[first : first + 2])
-            if outcome.verdict == "false":
-                return
-
-    def _against(
-        self, outcome: Outcome, certificate: bytes, claim: Claim, values: np.ndarray, network: Network, tried: np.ndarray
-    ) -> None:
-        if values.shape[0] != claim.spec.shape[1]:
-            outcome.verdict, outcome.reason = "false", f"{values.shape[0]} outputs, not {claim.spec.shape[1]}"
-        elif np.isfinite(values).all():
-            found = claim.value(values.astype(object)).astype(float)
-            sizes = np.array([_largest_sum(network, point) for point in tried])
-            weight = float(np.abs(claim.spec.astype(float)).sum(1).max())
-            # what overflows, or is lost below the smallest numbers, says nothing about real numbers
-            usable = sizes < 1e30
-            bad = usable & (found < -(SINGLE * sizes * weight + 1e-30))
-            if bad.any():
-                outcome.verdict, outcome.reason = "false", f"onnxruntime: a margin of {found[bad].min():.3g}"
-        if outcome.verdict == "false":
-            outcome.certificate, outcome.known_false = certificate, True
-
-    def _exactly(self, outcome: Outcome, certificate: bytes, claim: Claim, content: bytes, points: np.ndarray) -> None:
-        exact = np.array([np.clip(rational(point), claim.lower, claim.upper) for point in points])
+                wrong = _against(claim, values[ends[i] : ends[i + 1]].T, network, tried[i])
+                if wrong:
+                    self._false(outcome, certificate, "onnxruntime violates it", wrong)
+                    return
+        first = [np.clip(rational(some[0]), claim.lower, claim.upper) for some, (_, claim) in zip(tried, claims, strict=True)]
         try:
-            values, rooted = outputs_at(content, exact)
+            exact, rooted = outputs_at(outcome.onnx, np.array(first))
         except Unknown:
             return
-        if values.shape[0] != claim.spec.shape[1]:
-            outcome.verdict, outcome.reason = "false", f"{values.shape[0]} outputs, not {claim.spec.shape[1]}"
-        else:
-            least = claim.value(values).min()
-            if least <= (-DOUBT if rooted else Fraction(0)):
-                outcome.verdict, outcome.reason = "false", f"in rational numbers: a margin of {float(least):.3g}"
-        if outcome.verdict == "false":
-            outcome.certificate, outcome.known_false = certificate, True
+        for i, (certificate, claim) in enumerate(claims):
+            if len(exact) != claim.spec.shape[1]:
+                self._false(outcome, certificate, "another number of outputs", str(len(exact)))
+            elif (least := claim.value(exact[:, i : i + 1])[0]) <= (-DOUBT if rooted else 0):
+                self._false(outcome, certificate, "in rational numbers it is violated", f"a margin of {float(least):.1g}")
+
+    def _false(self, outcome: Outcome, certificate: bytes, reason: str, detail: str) -> None:
+        outcome.verdict, outcome.reason, outcome.detail = "false", reason, detail
+        outcome.certificate, outcome.known_false = certificate, True
+
+
+def _against(claim: Claim, values: np.ndarray, network: Network, points: np.ndarray) -> str:
+    """How float32 outputs (outputs, B) at points violate a claim by more than rounding; "" if they do not."""
+    if len(values) != claim.spec.shape[1]:
+        return f"{len(values)} outputs, not {claim.spec.shape[1]}"
+    spec, offset = claim.spec.astype(float), claim.offset.astype(float)
+    with np.errstate(all="ignore"):
+        found = (spec @ values + offset[:, None]).reshape(-1, claim.group, values.shape[1]).max(1).min(0)
+    for value, point in zip(found, points, strict=True):
+        if value < 0:
+            size = _largest_sum(network, point)
+            # what overflows, or is lost below the smallest numbers, says nothing about real numbers
+            if size < 1e30 and value < -(SINGLE * size * np.abs(spec).sum(1).max() + 1e-30):
+                return f"a margin of {value:.1g}"
+    return ""
+
+
+def _inside(claim: Claim) -> np.ndarray:
+    """Points (B, n) of a claim's region: the middle and, if it has any, others and corners."""
+    low, high = claim.lower.astype(float), claim.upper.astype(float)
+    if (low == high).all():
+        return low[None]
+    rng = np.random.default_rng(0)
+    shares = np.concatenate([[np.full(len(low), 0.5)], rng.random((1, len(low))), rng.integers(0, 2, (2, len(low)))])
+    return low + shares * (high - low)
 
 
 class _Refused(Exception):
@@ -411,21 +423,6 @@ def _points(rng: np.random.Generator, case: Case, network: Network) -> np.ndarra
         middle = ((case.claim.lower + case.claim.upper) / 2).astype(float)
         points = np.concatenate([middle[None].astype(np.float32), points])
     return np.concatenate([points, whole]).astype(np.float64)
-
-
-def _spans(claims: list[tuple[bytes, Claim]]) -> list[tuple[int, int]]:
-    return [(6 * i, 6 * i + 6) for i in range(len(claims))]
-
-
-def _inputs(claims: list[tuple[bytes, Claim]], points: np.ndarray) -> np.ndarray:
-    """Six points of each claim's region, as near as float32 comes."""
-    rng = np.random.default_rng(0)
-    found = []
-    for _, claim in claims:
-        low, high = claim.lower.astype(float), claim.upper.astype(float)
-        shares = np.concatenate([[np.full(len(low), 0.5)], rng.random((1, len(low))), rng.integers(0, 2, (4, len(low)))])
-        found.append(low + shares * (high - low))
-    return np.concatenate(found)
 
 
 def _largest_sum(network: Network, point: np.ndarray) -> float:

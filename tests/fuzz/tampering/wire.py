@@ -1,5 +1,6 @@
 """Protobuf messages as trees that can be bent in ways that no library writes."""
 
+import copy
 import struct
 from dataclasses import dataclass, field
 from typing import Any
@@ -128,7 +129,7 @@ def bend(rng: np.random.Generator, root: Message) -> str:
     place = int(rng.integers(len(message.fields)))
     part = message.fields[place]
     change = CHANGES[rng.integers(len(CHANGES))]
-    other = Field(part.number, part.wire, part.value, part.excess)
+    other = copy.deepcopy(part)
     if change == "twice":
         message.fields.insert(place, other)
     elif change == "twice and changed":
@@ -168,7 +169,7 @@ def bend(rng: np.random.Generator, root: Message) -> str:
         part.excess = int(rng.integers(1, 6))
     elif change == "from elsewhere":
         more = messages[rng.integers(len(messages))]
-        message.fields.insert(place, more.fields[rng.integers(len(more.fields))])
+        message.fields.insert(place, copy.deepcopy(more.fields[rng.integers(len(more.fields))]))
     return f"{chosen} field {part.number}: {change}"
 
 
