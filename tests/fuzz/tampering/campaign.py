@@ -117,6 +117,7 @@ def main() -> None:
     print(f"\n{table.text()}\n\n{table.listed()}\n\n{options.count:,} mutations in {seconds:,.0f} s; ", end="")
     print(f"{table.failures:,} false or crashed or over {SECONDS:.0f} s or {BYTES >> 30} GiB", flush=True)
     if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
         about = {"count": options.count, "first": options.first, "seed": options.seed, "plant": options.plant, "seconds": seconds}
         networks = [{"network": c.name, "leaves": c.leaves, "mutations": table.cases[c.name]} for c in cases]
         options.out.write_text(json.dumps({**about, **table.as_dict(), "cases": networks}, indent=1) + "\n")
