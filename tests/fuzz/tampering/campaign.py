@@ -63,7 +63,11 @@ class Table:
         kinds = list(KINDS) if kind == "all" else [kind]
         total = sum((self.counts[k] for k in kinds), Counter[str]())
         shown = [sum(total[v] for v in VERDICTS), *(total[v] for v in ("known false", *VERDICTS))]
-        return [*(f"{n:,}" for n in shown), f"{max(self.seconds[k] for k in kinds):.2f}", f"{max(self.memory[k] for k in kinds) >> 20}"]
+        return [
+            *(f"{n:,}" for n in shown),
+            f"{max(self.seconds[k] for k in kinds):.2f}",
+            f"{max(self.memory[k] for k in kinds) >> 20}",
+        ]
 
     @property
     def failures(self) -> int:
@@ -73,9 +77,13 @@ class Table:
     def listed(self) -> str:
         """Findings, the worst first."""
         lines = []
-        for (verdict, kind, reason), found in sorted(self.findings.items(), key=lambda e: (-VERDICTS.index(e[0][0]), -len(e[1]))):
+        for (verdict, kind, reason), found in sorted(
+            self.findings.items(), key=lambda e: (-VERDICTS.index(e[0][0]), -len(e[1]))
+        ):
             changes = "; ".join(sorted({change for _, change in found})[:3])
-            lines.append(f"{verdict:<18}{len(found):>6}  {kind}: {reason}\n{'':26}{changes}; numbers {[n for n, _ in found[:4]]}")
+            lines.append(
+                f"{verdict:<18}{len(found):>6}  {kind}: {reason}\n{'':26}{changes}; numbers {[n for n, _ in found[:4]]}"
+            )
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -92,7 +100,19 @@ class Table:
         return {"total": {**total, "mutations": sum(total[v] for v in VERDICTS)}, "kinds": kinds, "findings": findings}
 
 
-COLUMNS = ("mutations", "known ✗", "rejected", "accepted", "elsewhere", "FALSE", "crashes", "slow", "memory", "most s", "most MiB")
+COLUMNS = (
+    "mutations",
+    "known ✗",
+    "rejected",
+    "accepted",
+    "elsewhere",
+    "FALSE",
+    "crashes",
+    "slow",
+    "memory",
+    "most s",
+    "most MiB",
+)
 
 
 def main() -> None:
@@ -100,7 +120,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000, help="mutations")
     parser.add_argument("--first", type=int, default=0, help="number of the first one; each number is one mutation")
     parser.add_argument("--seed", type=int, default=0, help="of the networks and of the changes")
-    parser.add_argument("--networks", default="", help="only networks whose name contains one of these, like: pool,dense")
+    parser.add_argument(
+        "--networks", default="", help="only networks whose name contains one of these, like: pool,dense"
+    )
     parser.add_argument("--each", type=int, default=2, help="certificates for each network")
     parser.add_argument("--only", default="", help="only kinds of changes whose name contains this")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
@@ -118,7 +140,13 @@ def main() -> None:
     print(f"{table.failures:,} false or crashed or over {SECONDS:.0f} s or {BYTES >> 30} GiB", flush=True)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        about = {"count": options.count, "first": options.first, "seed": options.seed, "plant": options.plant, "seconds": seconds}
+        about = {
+            "count": options.count,
+            "first": options.first,
+            "seed": options.seed,
+            "plant": options.plant,
+            "seconds": seconds,
+        }
         networks = [{"network": c.name, "leaves": c.leaves, "mutations": table.cases[c.name]} for c in cases]
         options.out.write_text(json.dumps({**about, **table.as_dict(), "cases": networks}, indent=1) + "\n")
     sys.exit(table.failures > 0)
@@ -128,7 +156,9 @@ def describe(cases: list[Case], seconds: float) -> None:
     """What is changed."""
     networks = len({case.name for case in cases})
     leaves = sum(case.leaves for case in cases)
-    print(f"{len(cases)} certificates about {networks} networks, {leaves:,} leaves, made in {seconds:.0f} s", flush=True)
+    print(
+        f"{len(cases)} certificates about {networks} networks, {leaves:,} leaves, made in {seconds:.0f} s", flush=True
+    )
 
 
 def run(cases: list[Case], options: argparse.Namespace, begun: float) -> Table:
@@ -143,11 +173,18 @@ def run(cases: list[Case], options: argparse.Namespace, begun: float) -> Table:
             if options.keep and (outcome.bad or outcome.verdict == "refused elsewhere"):
                 keep(options.keep, number, outcome, table)
             if outcome.bad:
-                print(f"{number}: {outcome.verdict}: {outcome.kind}, {outcome.change}, {outcome.case}: {outcome.reason} {outcome.detail}", flush=True)
+                print(
+                    f"{number}: {outcome.verdict}: {outcome.kind}, {outcome.change}, {outcome.case}: {outcome.reason} {outcome.detail}",
+                    flush=True,
+                )
             if time.monotonic() - shown > 20 or done == options.count:
                 shown = time.monotonic()
                 rate = done / (shown - begun)
-                print(f"{done:,} of {options.count:,}, {rate:.0f} a second, {table.failures} failures", file=sys.stderr, flush=True)
+                print(
+                    f"{done:,} of {options.count:,}, {rate:.0f} a second, {table.failures} failures",
+                    file=sys.stderr,
+                    flush=True,
+                )
     return table
 
 
@@ -159,7 +196,9 @@ def keep(folder: Path, number: int, outcome: Outcome, table: Table) -> None:
     name = f"{outcome.verdict.split()[0]}-{number}"
     (folder / f"{name}.onnx").write_bytes(outcome.onnx)
     (folder / f"{name}.cert").write_bytes(outcome.certificate)
-    (folder / f"{name}.txt").write_text(f"{outcome.kind}: {outcome.change} ({outcome.case})\n{outcome.reason}\n{outcome.detail}\n")
+    (folder / f"{name}.txt").write_text(
+        f"{outcome.kind}: {outcome.change} ({outcome.case})\n{outcome.reason}\n{outcome.detail}\n"
+    )
 
 
 if __name__ == "__main__":

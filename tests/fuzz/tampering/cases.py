@@ -235,7 +235,9 @@ class Maker:
         points = low + self.rng.random((200, len(low))) * (high - low)
         return claim.spec.astype(float) @ self.small.near(points)
 
-    def _radius(self, image: np.ndarray, clip: Any, claim: Claim, share: float) -> tuple[float, float, list[np.ndarray]]:
+    def _radius(
+        self, image: np.ndarray, clip: Any, claim: Claim, share: float
+    ) -> tuple[float, float, list[np.ndarray]]:
         """ε just below the largest for which the claim holds, how much larger a false one is, and where it fails."""
         low, high, edge = 0.0, 1.0, None
         for step in range(12):
@@ -253,7 +255,15 @@ class Maker:
         return eps, high * 1.0005 / eps, [edge]
 
     def _proven(
-        self, image: np.ndarray, eps: float, clip: Any, box: Any, claim: Claim, label: int | None, edge: np.ndarray, factor: float
+        self,
+        image: np.ndarray,
+        eps: float,
+        clip: Any,
+        box: Any,
+        claim: Claim,
+        label: int | None,
+        edge: np.ndarray,
+        factor: float,
     ) -> Case | None:
         where: dict[str, Any] = {"eps": eps, "clip": clip}
         if box is not None:
@@ -322,5 +332,3 @@ def make_cases(names: list[str] | None = None, each: int = 3, seed: int = 0) -> 
                 if found is not None:
                     cases.append(found)
     return cases
-
-

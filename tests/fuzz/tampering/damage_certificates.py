@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from cases import Case, claim_of
-from damage_onnx import Skip, _pick
+from damage_onnx import pick
 from exact import rational
 from truth import Claim
 
@@ -92,7 +92,7 @@ def falsify(rng: Rng, loose: Loose, case: Case) -> str:
     region = header["region"]
     choice = rng.random()
     if header["label"] is not None and choice < 0.15:
-        header["label"] = int(_pick(rng, [i for i in range(len(case.small.outputs)) if i != header["label"]]))
+        header["label"] = int(pick(rng, [i for i in range(len(case.small.outputs)) if i != header["label"]]))
         return "another label"
     if header["label"] is None and choice < 0.6:
         return _hair(rng, loose, case)
@@ -105,12 +105,14 @@ def falsify(rng: Rng, loose: Loose, case: Case) -> str:
         return "a constraint turned round"
     if "image" in arrays:
         if rng.random() < 0.7:
-            beyond = case.factor * (1 + 10.0 ** -rng.uniform(1, 6)) if case.factor > 1 else 1 + 10.0 ** -rng.uniform(0, 4)
+            beyond = (
+                case.factor * (1 + 10.0 ** -rng.uniform(1, 6)) if case.factor > 1 else 1 + 10.0 ** -rng.uniform(0, 4)
+            )
             region["eps"] = float(region["eps"] * beyond)
             return "a larger ball"
         if region["clip"] is not None and rng.random() < 0.6:
             low, high = region["clip"]
-            region["clip"] = _pick(rng, [None, [low - 0.5, high], [low, high + 0.5], [low - 9, high + 9]])
+            region["clip"] = pick(rng, [None, [low - 0.5, high], [low, high + 0.5], [low - 9, high + 9]])
             return "a wider clip"
         arrays["image"] = (arrays["image"] + rng.normal(0, 0.2, arrays["image"].shape)).astype(arrays["image"].dtype)
         return "another image"
@@ -150,7 +152,7 @@ def _trees(loose: Loose) -> list[str]:
 def forge(rng: Rng, loose: Loose, case: Case) -> str:
     """A proof changed as someone would do who wants a false claim accepted."""
     arrays = loose.arrays
-    tree = _pick(rng, _trees(loose))
+    tree = pick(rng, _trees(loose))
 
     def has(name: str) -> bool:
         return bool(arrays[f"{tree}.{name}"].size)
@@ -162,7 +164,7 @@ def forge(rng: Rng, loose: Loose, case: Case) -> str:
         _empty_leaf(rng, arrays, tree)
         return "a leaf said to be empty"
     if choice == 2 and has("rounds.gamma"):
-        arrays[f"{tree}.rounds.gamma"] *= np.float32(_pick(rng, [-1, -10, 100, 1e10, 1e30]))
+        arrays[f"{tree}.rounds.gamma"] *= np.float32(pick(rng, [-1, -10, 100, 1e10, 1e30]))
         return "other γ"
     if choice == 3 and has("rounds.sides"):
         arrays[f"{tree}.rounds.sides"][:] = rng.choice([-1, 0, 1, 2, -128, 127], len(arrays[f"{tree}.rounds.sides"]))
@@ -184,7 +186,7 @@ def forge(rng: Rng, loose: Loose, case: Case) -> str:
         grid = arrays[f"{tree}.clips.grid"]
         grid[:] = rng.choice([-1, -0.1, 0, 1e-30, 1, 50, 1e30], len(grid))
         if has("clips.multipliers.beta"):
-            arrays[f"{tree}.clips.multipliers.beta"] *= np.float32(_pick(rng, [-1, 100, 1]))
+            arrays[f"{tree}.clips.multipliers.beta"] *= np.float32(pick(rng, [-1, 100, 1]))
         return "other clips"
     if choice == 7:
         for part in ("in_force", "clips.in_force", "clips.forms_in_force"):
@@ -201,7 +203,7 @@ def forge(rng: Rng, loose: Loose, case: Case) -> str:
     if choice == 10:
         for part in ("multipliers.alpha", "rounds.alpha", "clips.forms_alpha", "clips.multipliers.alpha"):
             alpha = arrays[f"{tree}.{part}"]
-            alpha[:] = rng.integers(0, 256, alpha.shape) if rng.random() < 0.5 else _pick(rng, [0, 255])
+            alpha[:] = rng.integers(0, 256, alpha.shape) if rng.random() < 0.5 else pick(rng, [0, 255])
         return "other slopes"
     if choice == 11 and has("clips.nodes"):
         clips = arrays[f"{tree}.clips.nodes"]
@@ -225,33 +227,55 @@ def _empty_leaf(rng: Rng, arrays: dict[str, np.ndarray], tree: str) -> None:
     gone = np.arange(starts[which], starts[which + 1])
     arrays[name + "alpha"] = np.delete(arrays[name + "alpha"], which, axis=0)
     arrays[name + "sizes"] = np.delete(arrays[name + "sizes"], which)
-    arrays[name + "taps"], arrays[name + "beta"] = np.delete(arrays[name + "taps"], gone), np.delete(arrays[name + "beta"], gone)
+    arrays[name + "taps"], arrays[name + "beta"] = (
+        np.delete(arrays[name + "taps"], gone),
+        np.delete(arrays[name + "beta"], gone),
+    )
 
 
 def change_array(rng: Rng, loose: Loose) -> str:
     """An array with other numbers, another shape or type, left out, or twice."""
-    name = _pick(rng, [n for n, a in loose.arrays.items() if a.size] if rng.random() < 0.8 else list(loose.arrays))
+    name = pick(rng, [n for n, a in loose.arrays.items() if a.size] if rng.random() < 0.8 else list(loose.arrays))
     array = loose.arrays[name]
     choice = int(rng.integers(12))
     if choice < 5 and array.size:
         flat = array.reshape(-1)
         some = rng.integers(0, len(flat), int(rng.integers(1, 4)))
         if array.dtype.kind == "f":
-            flat[some] = _pick(rng, [0, -1, 1, np.nan, np.inf, -np.inf, 1e30, 1e-30, -1e300, 1e-320, flat[some] * 1.001, -flat[some], rng.normal()])
+            flat[some] = pick(
+                rng,
+                [
+                    0,
+                    -1,
+                    1,
+                    np.nan,
+                    np.inf,
+                    -np.inf,
+                    1e30,
+                    1e-30,
+                    -1e300,
+                    1e-320,
+                    flat[some] * 1.001,
+                    -flat[some],
+                    rng.normal(),
+                ],
+            )
         else:
             limits = np.iinfo(array.dtype)
-            value = int(_pick(rng, [0, 1, -1, -2, -3, 2, 5, 20, 100, limits.max, limits.min]))
+            value = int(pick(rng, [0, 1, -1, -2, -3, 2, 5, 20, 100, limits.max, limits.min]))
             flat[some] = np.clip(value, limits.min, limits.max)
     elif choice == 5 and array.size:
         loose.arrays[name] = np.ascontiguousarray(array[rng.permutation(len(array))] if array.ndim else array)
     elif choice == 6:
-        loose.arrays[name] = np.delete(array, int(rng.integers(len(array))), axis=0) if array.ndim and len(array) else array
+        loose.arrays[name] = (
+            np.delete(array, int(rng.integers(len(array))), axis=0) if array.ndim and len(array) else array
+        )
     elif choice == 7 and array.size:
         loose.arrays[name] = np.concatenate([array, array[:1]])
     elif choice == 8:
-        loose.arrays[name] = array.astype(_pick(rng, list(TYPES.values())), casting="unsafe")
+        loose.arrays[name] = array.astype(pick(rng, list(TYPES.values())), casting="unsafe")
     elif choice == 9:
-        loose.arrays[name] = array.reshape(_pick(rng, [(-1,), (1, *array.shape), (*array.shape, 1), array.shape[::-1]]))
+        loose.arrays[name] = array.reshape(pick(rng, [(-1,), (1, *array.shape), (*array.shape, 1), array.shape[::-1]]))
     elif choice == 10:
         del loose.arrays[name]
     elif array.size:  # bytes of an array
@@ -270,12 +294,15 @@ def swap(rng: Rng, loose: Loose, other: Loose) -> str:
         loose.arrays.update({n: a.copy() for n, a in other.arrays.items() if n[0].isdigit()})
         loose.header["trees"] = copy.deepcopy(other.header["trees"])
         if rng.random() < 0.7:
-            loose.arrays["taps"], loose.header["sites"] = other.arrays["taps"].copy(), copy.deepcopy(other.header["sites"])
+            loose.arrays["taps"], loose.header["sites"] = (
+                other.arrays["taps"].copy(),
+                copy.deepcopy(other.header["sites"]),
+            )
     elif choice == 1:
-        name = _pick(rng, [n for n in loose.arrays if n in other.arrays])
+        name = pick(rng, [n for n in loose.arrays if n in other.arrays])
         loose.arrays[name] = other.arrays[name].copy()
     elif choice == 2:
-        key = _pick(rng, [k for k in loose.header if k in other.header and k != "model_sha256"])
+        key = pick(rng, [k for k in loose.header if k in other.header and k != "model_sha256"])
         loose.header[key] = copy.deepcopy(other.header[key])
     elif choice == 3:
         for name in ("image", "lower", "upper", "constraints", "offsets"):
@@ -285,7 +312,7 @@ def swap(rng: Rng, loose: Loose, other: Loose) -> str:
         for key in ("region", "label", "group"):
             loose.header[key] = copy.deepcopy(other.header[key])
     else:
-        one, two = _pick(rng, list(loose.arrays)), _pick(rng, list(loose.arrays))
+        one, two = pick(rng, list(loose.arrays)), pick(rng, list(loose.arrays))
         loose.arrays[one], loose.arrays[two] = loose.arrays[two], loose.arrays[one]
     return "parts of another certificate"
 
@@ -302,20 +329,23 @@ def damage_header(rng: Rng, loose: Loose) -> tuple[bytes, str]:
     """Values that do not belong there, lists in another order, sizes that do not fit, keys twice."""
     header, choice = loose.header, int(rng.integers(10))
     if choice < 4:
-        place, key = header, _pick(rng, [k for k in header if k != "model_sha256"] + ["region", "region", "label", "group"])
+        place, key = (
+            header,
+            pick(rng, [k for k in header if k != "model_sha256"] + ["region", "region", "label", "group"]),
+        )
         while isinstance(place[key], dict | list) and place[key] and rng.random() < 0.7:
             place = place[key]
-            key = _pick(rng, list(place) if isinstance(place, dict) else range(len(place)))
+            key = pick(rng, list(place) if isinstance(place, dict) else range(len(place)))
         old = place[key]
         near = [old * 2, -old, old + 1, float(old), old * (1 + 1e-9)] if type(old) in (int, float) else []
-        place[key] = copy.deepcopy(_pick(rng, ODD + near * 3))
+        place[key] = copy.deepcopy(pick(rng, ODD + near * 3))
         return loose.pack(rehash=rng.random() < 0.9), f"header {key}"
     if choice == 4:
-        key = _pick(rng, list(header))
+        key = pick(rng, list(header))
         if rng.random() < 0.5:
             del header[key]
         else:
-            header[_pick(rng, ["more", "eps", "image", "", "label "])] = _pick(rng, ODD)
+            header[pick(rng, ["more", "eps", "image", "", "label "])] = pick(rng, ODD)
         return loose.pack(), "a key left out or added"
     if choice < 8:
 
@@ -323,13 +353,16 @@ def damage_header(rng: Rng, loose: Loose) -> tuple[bytes, str]:
             at = int(rng.integers(len(entries)))
             kind = int(rng.integers(6))
             if kind == 0:
-                entries[at]["shape"] = _pick(rng, [[], [0], [-1], [2**40], [2**20, 2**20], [2**31, 2**31, 2**31], entries[at]["shape"][::-1], [True]])
+                entries[at]["shape"] = pick(
+                    rng,
+                    [[], [0], [-1], [2**40], [2**20, 2**20], [2**31, 2**31, 2**31], entries[at]["shape"][::-1], [True]],
+                )
             elif kind == 1:
-                entries[at]["type"] = _pick(rng, [*TYPES, "f2", "i8", "O", None, []])
+                entries[at]["type"] = pick(rng, [*TYPES, "f2", "i8", "O", None, []])
             elif kind == 2:
-                entries[at]["bytes"] = _pick(rng, [0, -1, 1, 2**40, entries[at]["bytes"] + 1, entries[at]["bytes"] - 1])
+                entries[at]["bytes"] = pick(rng, [0, -1, 1, 2**40, entries[at]["bytes"] + 1, entries[at]["bytes"] - 1])
             elif kind == 3:
-                entries[at]["name"] = _pick(rng, [e["name"] for e in entries] + ["", None, "9.nodes", []])
+                entries[at]["name"] = pick(rng, [e["name"] for e in entries] + ["", None, "9.nodes", []])
             elif kind == 4:
                 entries = [entries[i] for i in rng.permutation(len(entries))]
             else:
@@ -339,7 +372,7 @@ def damage_header(rng: Rng, loose: Loose) -> tuple[bytes, str]:
         return loose.pack(lists=lists), "list of arrays"
     if choice == 8 and rng.random() < 0.5:
         place: Any = {}
-        for _ in range(int(_pick(rng, [10, 500, 5000]))):
+        for _ in range(int(pick(rng, [10, 500, 5000]))):
             place = [place]
         header["about"] = {"deep": 0}
         return loose.pack().replace(b'{"deep": 0}', json_of(place)), "a deep header"
@@ -348,10 +381,37 @@ def damage_header(rng: Rng, loose: Loose) -> tuple[bytes, str]:
     end = content.index(b"\n", first)
     start = end + 1 + int(content[first:end])
     text = content[end + 1 : start]
-    more = _pick(rng, [b'"label": 0, ', b'"group": 1, ', b'"region": {}, ', b'"region": {"eps": 0.0, "clip": null, "image_sha256": ""}, ', b'"trees": [], ', b" \n", b"\xef\xbb\xbf", b'"eps": 0, '])
+    more = pick(
+        rng,
+        [
+            b'"label": 0, ',
+            b'"group": 1, ',
+            b'"region": {}, ',
+            b'"region": {"eps": 0.0, "clip": null, "image_sha256": ""}, ',
+            b'"trees": [], ',
+            b" \n",
+            b"\xef\xbb\xbf",
+            b'"eps": 0, ',
+        ],
+    )
     text = text[:1] + more + text[1:] if rng.random() < 0.5 else text[:-1] + b", " + more.rstrip(b", ") + b"}"
     length = b"%d" % len(text)
-    length = _pick(rng, [length, length, length, b"+" + length, b"0" + length, length + b" ", b"0x10", b"1_0", "٣".encode(), b"-1", b"9" * 18])
+    length = pick(
+        rng,
+        [
+            length,
+            length,
+            length,
+            b"+" + length,
+            b"0" + length,
+            length + b" ",
+            b"0x10",
+            b"1_0",
+            "٣".encode(),
+            b"-1",
+            b"9" * 18,
+        ],
+    )
     return content[:first] + length + b"\n" + text + content[start:], "the header's text"
 
 

@@ -135,7 +135,9 @@ class Evaluator:
 
     def _both(self, varies: list[bool], a: Array, b: Array) -> tuple[Array, Array]:
         """Operands of a sum: constants times the unit."""
-        return tuple(v if is_varying else v[..., None] * self.unit for v, is_varying in zip((a, b), varies, strict=True))  # type: ignore[return-value]
+        return tuple(
+            v if is_varying else v[..., None] * self.unit for v, is_varying in zip((a, b), varies, strict=True)
+        )  # type: ignore[return-value]
 
     def _add(self, at: dict, varies: list[bool], a: Array, b: Array) -> Array:
         a, b = self._both(varies, a, b)
@@ -222,7 +224,9 @@ class Evaluator:
         """For each place of the kernel, what it sees: (C, H, W, B)."""
         pads, stride, dilation, (height, width) = window
         wide = np.full(
-            (x.shape[1], x.shape[2] + pads[0] + pads[2], x.shape[3] + pads[1] + pads[3], x.shape[4]), fill, dtype=x.dtype
+            (x.shape[1], x.shape[2] + pads[0] + pads[2], x.shape[3] + pads[1] + pads[3], x.shape[4]),
+            fill,
+            dtype=x.dtype,
         )
         wide[:, pads[0] : pads[0] + x.shape[2], pads[1] : pads[1] + x.shape[3]] = x[0]
         found = {}
@@ -245,7 +249,8 @@ class Evaluator:
         for g in range(groups):
             mine = w[g * outs : (g + 1) * outs]
             terms = [
-                np.tensordot(mine[:, :, i, j], seen[g * each : (g + 1) * each], (1, 0)) for (i, j), seen in looks.items()
+                np.tensordot(mine[:, :, i, j], seen[g * each : (g + 1) * each], (1, 0))
+                for (i, j), seen in looks.items()
             ]
             parts.append(sum(terms[1:], terms[0]))
         result = np.concatenate(parts)[None]
@@ -333,7 +338,11 @@ class Evaluator:
 
     def _pad(self, at: dict, varies: list[bool], x: Array, pads: Array | None = None, value: Any = None) -> Array:
         widths = at.pop("pads", None) if pads is None else pads.tolist()
-        if at.pop("mode", b"constant") != b"constant" or at.pop("value", 0) or (value is not None and np.any(value != 0)):
+        if (
+            at.pop("mode", b"constant") != b"constant"
+            or at.pop("value", 0)
+            or (value is not None and np.any(value != 0))
+        ):
             raise Unknown("padding")
         rank = x.ndim - varies[0]
         if len(widths) != 2 * rank or min(widths) < 0 or max(widths) > 20 or not varies[0]:

@@ -15,7 +15,7 @@ import damage_certificates as certificates
 import damage_onnx as networks
 import numpy as np
 import onnxruntime
-from cases import Case
+from cases import Case, claim_of
 from damage_onnx import Skip
 from exact import DOUBT, Unknown, outputs_at, rational
 from truth import Claim
@@ -24,7 +24,7 @@ from lingraft.certificates.bounds import Bounds
 from lingraft.certificates.check import check_file
 from lingraft.certificates.format import Certificate, encode
 from lingraft.certificates.network import Network, inner
-from lingraft.certificates.nodes import Input
+from lingraft.certificates.nodes import Input, Site
 from lingraft.certificates.onnx_reader import load_network
 from lingraft.errors import LingraftError
 
@@ -159,9 +159,10 @@ class Judge:
         self.meter.reset()
         for _ in range(10):
             try:
-                if kind.startswith("onnx"):
-                    return self._network(rng, kind, case)
-                return self._certificate(rng, kind, index)
+                with np.errstate(all="ignore"):
+                    if kind.startswith("onnx"):
+                        return self._network(rng, kind, case)
+                    return self._certificate(rng, kind, index)
             except Skip:
                 continue
         return Outcome(kind, "none", "rejected", "could not be made")
@@ -243,8 +244,16 @@ class Judge:
         self.path.write_bytes(outcome.certificate)
         report = self._within(outcome, lambda: check_file(self.path, network))
         if report is not None and not report.accepted:
-            outcome.reason = short(report.reason)
+            self._rejected(outcome, report.reason)
         return report
+
+    def _rejected(self, outcome: Outcome, reason: str) -> None:
+        """A reason that the checker gives, which may be a mistake of its own."""
+        outcome.reason = short(reason)
+        if "a mistake in lingraft" in reason:
+            outcome.verdict, outcome.detail = "crash", reason
+        if "not enough memory" in reason:
+            outcome.verdict, outcome.detail = "memory", reason
 
     def _within(self, outcome: Outcome, function: Callable[[], Any], allowed: Any = ()) -> Any:
         try:
@@ -254,7 +263,7 @@ class Judge:
         except MemoryError as error:
             outcome.verdict, outcome.reason, outcome.detail = "memory", "MemoryError", str(error)[:200]
         except allowed as error:
-            outcome.reason = short(str(error).split("cannot be checked: ", 1)[-1])
+            self._rejected(outcome, str(error).split("cannot be checked: ", 1)[-1])
         except Exception as error:
             where = error.__traceback__
             while where is not None and where.tb_next is not None:
@@ -304,8 +313,7 @@ class Judge:
             point = points[len(claims) % len(points)] if radius == 0 else points[0]
             low, high = (side.reshape(network.shape) for side in (point - radius, point + radius))
             try:
-                with np.errstate(all="ignore"):
-                    least = Bounds(network, inner(low).copy(), inner(high).copy()).margins(spec, np.zeros(2 * count))
+                least = Bounds(network, inner(low).copy(), inner(high).copy()).margins(spec, np.zeros(2 * count))
             except LingraftError:
                 continue
             if not np.isfinite(least).all() or not count:
@@ -317,7 +325,9 @@ class Judge:
             if mine.bad:
                 outcome.verdict, outcome.reason, outcome.detail = mine.verdict, mine.reason, mine.detail
             elif report.accepted:
-                claim = Claim(rational(low.reshape(-1)), rational(high.reshape(-1)), rational(spec), rational(offset), 1)
+                claim = Claim(
+                    rational(low.reshape(-1)), rational(high.reshape(-1)), rational(spec), rational(offset), 1
+                )
                 claims.append((mine.certificate, claim))
             outcome.seconds, outcome.memory = self.meter.seconds, self.meter.memory
 
@@ -338,7 +348,9 @@ class Judge:
                 if wrong:
                     self._false(outcome, certificate, "onnxruntime violates it", wrong)
                     return
-        first = [np.clip(rational(some[0]), claim.lower, claim.upper) for some, (_, claim) in zip(tried, claims, strict=True)]
+        first = [
+            np.clip(rational(some[0]), claim.lower, claim.upper) for some, (_, claim) in zip(tried, claims, strict=True)
+        ]
         try:
             exact, rooted = outputs_at(outcome.onnx, np.array(first))
         except Unknown:
@@ -347,7 +359,9 @@ class Judge:
             if len(exact) != claim.spec.shape[1]:
                 self._false(outcome, certificate, "another number of outputs", str(len(exact)))
             elif (least := claim.value(exact[:, i : i + 1])[0]) <= (-DOUBT if rooted else 0):
-                self._false(outcome, certificate, "in rational numbers it is violated", f"a margin of {float(least):.1g}")
+                self._false(
+                    outcome, certificate, "in rational numbers it is violated", f"a margin of {float(least):.1g}"
+                )
 
     def _false(self, outcome: Outcome, certificate: bytes, reason: str, detail: str) -> None:
         outcome.verdict, outcome.reason, outcome.detail = "false", reason, detail
@@ -359,8 +373,7 @@ def _against(claim: Claim, values: np.ndarray, network: Network, points: np.ndar
     if len(values) != claim.spec.shape[1]:
         return f"{len(values)} outputs, not {claim.spec.shape[1]}"
     spec, offset = claim.spec.astype(float), claim.offset.astype(float)
-    with np.errstate(all="ignore"):
-        found = (spec @ values + offset[:, None]).reshape(-1, claim.group, values.shape[1]).max(1).min(0)
+    found = (spec @ values + offset[:, None]).reshape(-1, claim.group, values.shape[1]).max(1).min(0)
     for value, point in zip(found, points, strict=True):
         if value < 0:
             size = _largest_sum(network, point)
@@ -408,7 +421,9 @@ class _Runtime:
             try:
                 with np.errstate(all="ignore"):
                     given = point.reshape(1, *shape).astype(types[needed[0].type])
-                found.append(np.asarray(self.session.run(None, {needed[0].name: given})[0], dtype=np.float64).reshape(-1))
+                found.append(
+                    np.asarray(self.session.run(None, {needed[0].name: given})[0], dtype=np.float64).reshape(-1)
+                )
             except Exception as error:
                 raise _Refused(f"run: {error}".replace("\n", " ")) from error
         return np.array(found)
@@ -428,22 +443,19 @@ def _points(rng: np.random.Generator, case: Case, network: Network) -> np.ndarra
 def _largest_sum(network: Network, point: np.ndarray) -> float:
     """How large the sums in the network can be if nothing cancels: what rounding errors are relative to."""
     sizes: list[np.ndarray] = []
-    with np.errstate(all="ignore"):
-        for node in network.nodes:
-            if isinstance(node, Input):
-                sizes.append(np.abs(inner(point.reshape(network.shape))))
-            elif hasattr(node, "bend"):
-                size = sizes[node.inputs[0]]
-                sizes.append((np.abs(node.bend) + np.abs(node.slope)) * size + np.abs(node.shift))
-            else:
-                sizes.append(node.magnitude(*[sizes[j] for j in node.inputs]) + np.abs(node.offset()))
-        return float(max(size.max() for size in sizes if size.size))
+    for node in network.nodes:
+        if isinstance(node, Input):
+            sizes.append(np.abs(inner(point.reshape(network.shape))))
+        elif isinstance(node, Site):
+            size = sizes[node.inputs[0]]
+            sizes.append((np.abs(node.bend) + np.abs(node.slope)) * size + np.abs(node.shift))
+        else:
+            sizes.append(node.magnitude(*[sizes[j] for j in node.inputs]) + np.abs(node.offset()))
+    return float(max(size.max() for size in sizes if size.size))
 
 
 def _same_claim(certificate: Any, claim: Claim, outputs: int) -> bool:
     """Whether the checker reports the claim that is written."""
-    from cases import claim_of
-
     if certificate.label is not None:
         spec = -np.delete(np.eye(outputs), certificate.label, axis=0)
         spec[:, certificate.label] = 1

@@ -32,7 +32,9 @@ class Claim:
 
     @property
     def key(self) -> tuple:
-        return tuple(tuple(part.reshape(-1)) for part in (self.lower, self.upper, self.spec, self.offset)) + (self.group,)
+        return tuple(tuple(part.reshape(-1)) for part in (self.lower, self.upper, self.spec, self.offset)) + (
+            self.group,
+        )
 
     def value(self, outputs: Array) -> Array:
         """The least group's largest row (B,), for outputs (outputs, B)."""
@@ -150,7 +152,10 @@ class Small:
             return None
         spec, offset = claim.spec.astype(float), claim.offset.astype(float)
         rng = np.random.default_rng(0)
-        points = [np.where(rng.random((300, len(low))) < 0.5, low, high), low + rng.random((60, len(low))) * (high - low)]
+        points = [
+            np.where(rng.random((300, len(low))) < 0.5, low, high),
+            low + rng.random((60, len(low))) * (high - low),
+        ]
         if hints is not None:
             points.append(np.clip(hints, low, high))
         points = np.concatenate(points)
@@ -230,7 +235,9 @@ class Small:
             rows.append((_minus({value: 1.0}, form), float(claim.offset[j])))
         total = self.width + 1 + binaries
         entries = [(r, c, w) for r, (row, _) in enumerate(rows) for c, w in row.items()]
-        matrix = sparse.csr_matrix(([w for *_, w in entries], ([r for r, *_ in entries], [c for _, c, _ in entries])), shape=(len(rows), total))
+        matrix = sparse.csr_matrix(
+            ([w for *_, w in entries], ([r for r, *_ in entries], [c for _, c, _ in entries])), shape=(len(rows), total)
+        )
         which = np.repeat(np.arange(len(ones)), [len(chosen) for chosen in ones])
         places = [place for chosen in ones for place in chosen]
         sums = sparse.csr_matrix((np.ones(len(places)), (which, places)), shape=(len(ones), total))
@@ -238,8 +245,14 @@ class Small:
         cost[value] = 1.0
         result = milp(
             cost,
-            constraints=[LinearConstraint(matrix, [b for _, b in rows], np.inf), *([LinearConstraint(sums, 1, 1)] if ones else [])],
-            bounds=Bounds(np.concatenate([low, [-np.inf], np.zeros(binaries)]), np.concatenate([high, [np.inf], np.ones(binaries)])),
+            constraints=[
+                LinearConstraint(matrix, [b for _, b in rows], np.inf),
+                *([LinearConstraint(sums, 1, 1)] if ones else []),
+            ],
+            bounds=Bounds(
+                np.concatenate([low, [-np.inf], np.zeros(binaries)]),
+                np.concatenate([high, [np.inf], np.ones(binaries)]),
+            ),
             integrality=np.concatenate([np.zeros(self.width + 1), np.ones(binaries)]),
             options={"time_limit": seconds, "mip_rel_gap": 1e-9},
         )

@@ -116,7 +116,31 @@ def pack(message: Message) -> bytes:
     return b"".join(parts)
 
 
-INTEGERS = [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 20, 127, 128, 255, 2**31 - 1, 2**31, 2**32, 2**32 + 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
+INTEGERS = [
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+    9,
+    11,
+    13,
+    20,
+    127,
+    128,
+    255,
+    2**31 - 1,
+    2**31,
+    2**32,
+    2**32 + 1,
+    2**63 - 1,
+    2**63,
+    2**64 - 2,
+    2**64 - 1,
+]
 
 
 def bend(rng: np.random.Generator, root: Message) -> str:
@@ -133,31 +157,31 @@ def bend(rng: np.random.Generator, root: Message) -> str:
     if change == "twice":
         message.fields.insert(place, other)
     elif change == "twice and changed":
-        _change(rng, other)
+        alter(rng, other)
         message.fields.insert(place + int(rng.integers(2)), other)
     elif change == "far behind":
-        _change(rng, other)
+        alter(rng, other)
         message.fields.append(other)
     elif change == "wire type":
         part.wire = int(rng.choice([VARINT, FIXED64, BYTES, FIXED32, GROUP]))
     elif change == "twice with another wire type":
         other.wire = int(rng.choice([VARINT, FIXED64, BYTES, FIXED32, GROUP]))
         if rng.random() < 0.7 and other.wire != VARINT:
-            other.value = _name(rng, root, other.wire)
+            other.value = name_in(rng, root, other.wire)
         message.fields.insert(place + int(rng.integers(2)), other)
     elif change == "unknown field":
         number = int(rng.choice([*range(1, 31), 100, 536870911]))
         wire = int(rng.choice([VARINT, FIXED64, BYTES, FIXED32]))
         value: Any = bytes(rng.integers(0, 256, int(rng.integers(0, 12)), dtype=np.uint8))
         if rng.random() < 0.5:
-            value = _name(rng, root, wire)
+            value = name_in(rng, root, wire)
         message.fields.insert(place, Field(number, wire, INTEGERS[rng.integers(16)] if wire == VARINT else value))
     elif change == "other order":
         message.fields = [message.fields[i] for i in rng.permutation(len(message.fields))]
     elif change == "left out":
         del message.fields[place]
     elif change == "changed":
-        _change(rng, part)
+        alter(rng, part)
     elif change == "other number":
         part.number = int(rng.choice([*range(1, 31), 0, 100]))
     elif change == "in two parts" and isinstance(part.value, Message):
@@ -179,7 +203,7 @@ CHANGES = [
 ]  # fmt: skip
 
 
-def _name(rng: np.random.Generator, root: Message, wire: int) -> bytes:
+def name_in(rng: np.random.Generator, root: Message, wire: int) -> bytes:
     """The name of a tensor or value, one that fits if the size is fixed."""
     fields = {"tensor": (8,), "value": (1,), "node": (1, 2)}
     names = [f.value for m in root.all() if m.kind in fields for f in m.fields if f.number in fields[m.kind]]
@@ -189,13 +213,17 @@ def _name(rng: np.random.Generator, root: Message, wire: int) -> bytes:
     return names[rng.integers(len(names))]
 
 
-def _change(rng: np.random.Generator, part: Field) -> None:
+def alter(rng: np.random.Generator, part: Field) -> None:
     if isinstance(part.value, int):
-        part.value = INTEGERS[rng.integers(len(INTEGERS))] if rng.random() < 0.7 else part.value ^ (1 << int(rng.integers(0, 34)))
+        part.value = (
+            INTEGERS[rng.integers(len(INTEGERS))]
+            if rng.random() < 0.7
+            else part.value ^ (1 << int(rng.integers(0, 34)))
+        )
     elif isinstance(part.value, Message):
         if part.value.fields:
             some = part.value.fields[rng.integers(len(part.value.fields))]
-            _change(rng, some)
+            alter(rng, some)
     elif part.value:
         data = bytearray(part.value)
         choice = rng.integers(4)
