@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 from cases import Case, claim_of
-from damage_onnx import pick
+from chance import Rng, pick
 from exact import rational
 from truth import Claim
-
-Rng = np.random.Generator
 
 TYPES = {"u1": "|u1", "i1": "|i1", "i4": "<i4", "f4": "<f4", "f8": "<f8"}
 

@@ -16,7 +16,7 @@ import damage_onnx as networks
 import numpy as np
 import onnxruntime
 from cases import Case, claim_of
-from damage_onnx import Skip
+from chance import Skip
 from exact import DOUBT, Unknown, outputs_at, rational
 from truth import Claim
 
