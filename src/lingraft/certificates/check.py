@@ -39,13 +39,13 @@ class Report:
 
 def check_file(path: str | Path, network: Network) -> Report:
     """Check one file against a network; never raises for what is in the file, or for a file that cannot be read."""
-    started, certificate, reason = time.perf_counter(), None, ""
+    started, certificate = time.perf_counter(), None
     try:
         certificate = read(path)
         check(certificate, network)
     except Rejected as error:
-        reason = str(error)
-    return Report(not reason, reason, time.perf_counter() - started, certificate)
+        return Report(False, str(error) or "it is rejected", time.perf_counter() - started, certificate)
+    return Report(True, "", time.perf_counter() - started, certificate)
 
 
 def check(certificate: Certificate, network: Network) -> None:
@@ -62,8 +62,8 @@ def check(certificate: Certificate, network: Network) -> None:
     except LingraftError as error:
         raise Rejected(str(error)) from error
     except Exception as error:  # whatever a file made the checker do, its claim is not proven
-        reason = f"the check failed ({type(error).__name__}: {error}), which is a mistake in lingraft; please report it"
-        raise Rejected(reason) from error
+        what = f"{type(error).__name__}: {str(error)[:200]}"
+        raise Rejected(f"the check failed ({what}), which is a mistake in lingraft; please report it") from error
 
 
 def _check(certificate: Certificate, network: Network, budget: Budget) -> None:
