@@ -266,6 +266,14 @@ def test_nothing_in_a_file_reaches_the_terminal_as_it_is(folder, tmp_path):
     assert json.loads(check(tmp_path, "--model", folder / "net.onnx", "--json").stdout)["accepted"] == 1
 
 
+def test_terminals_that_know_few_characters(folder):
+    command = [sys.executable, "-m", "lingraft", "check", folder / "true.cert", "--model", folder / "net.onnx"]
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert r"for all x with |x \u2212 image| \u2264 0.1" in done.stdout
+
+
 def test_runs(tmp_path):
     """`lingraft verify RUN --check`: counts, a second time without verifying, and `lingraft check` agrees."""
     from lingraft import zoo
