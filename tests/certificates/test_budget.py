@@ -168,8 +168,13 @@ def test_estimates_are_those_of_the_public_problems(problems_folder):
         assert budget.spent / 1e9 > seconds / 10
 
 
-def test_a_mistake_in_the_checker_is_a_rejection(network, monkeypatch):
-    for error, reason in ((ValueError("a\x00b"), "mistake in lingraft"), (MemoryError(), "not enough memory")):
+def test_a_mistake_in_the_checker_is_a_rejection(network, monkeypatch, tmp_path):
+    (tmp_path / "x.cert").write_bytes(encode(claim_of(network)))
+    assert check_file(tmp_path / "x.cert", network).accepted
+    errors = [(ValueError("a\x00b"), "mistake in lingraft"), (MemoryError(), "not enough memory"), (Rejected(""), "")]
+    for error, reason in errors:
         monkeypatch.setattr(check_module, "question", lambda *_, error=error: (_ for _ in ()).throw(error))
-        with pytest.raises(Rejected, match=reason):
-            check(claim_of(network), network)
+        report = check_file(tmp_path / "x.cert", network)
+        assert not report.accepted
+        assert reason in report.reason
+        assert report.reason

@@ -8,6 +8,7 @@ import unicodedata
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -271,10 +272,21 @@ def test_nothing_in_a_file_reaches_the_terminal_as_it_is(folder, tmp_path):
         done = check(path, "--model", folder / "net.onnx")
         assert visible(done.stdout), done.stdout
         assert "\\x1b[2J" in done.stdout
+    model = onnx.load(folder / "net.onnx")
+    model.graph.node[0].op_type = model.graph.node[0].name = "Gone\x1b[2J\u202e\nfine"
+    onnx.save(model, tmp_path / "net\x1b[2J\u202e.onnx")
     done = lingraft("check", tmp_path, "--model", tmp_path / "net\x1b[2J\u202e.onnx")
     assert visible(done.stderr), done.stderr
-    assert "\\x1b[2J\\u202e" in done.stderr
+    assert "Gone\\x1b[2J\\u202e\\nfine" in done.stderr
     assert json.loads(check(tmp_path, "--model", folder / "net.onnx", "--json").stdout)["accepted"] == 1
+
+
+def test_terminals_that_know_few_characters(folder):
+    command = [sys.executable, "-m", "lingraft", "check", folder / "true.cert", "--model", folder / "net.onnx"]
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert r"for all x with |x \u2212 image| \u2264 0.1" in done.stdout
 
 
 def test_runs(tmp_path):

@@ -52,8 +52,8 @@ class Budget:
         self.spent += amount
         if not self.spent <= self.limit:
             raise Rejected(
-                f"it asks for too much work, about {self.spent / 1e9:,.0f} s; files of these sizes may ask for"
-                f" {self.limit / 1e9:,.0f} s"
+                f"it asks for too much work, about {self.spent / 1e9:,.1f} s; files of these sizes may ask for"
+                f" {self.limit / 1e9:,.1f} s"
             )
 
     def hold(self, size: float) -> None:

@@ -31,8 +31,11 @@ FIRST_LINE = b"lingraft certificate 2\n"
 #: Limits for files of unknown origin: the file, its header, and all arrays together.
 MAX_FILE, MAX_HEADER, MAX_BYTES = 1 << 28, 1 << 20, 1 << 29
 
-#: What a byte of the file may unpack to, and what any file may. Real ones unpack to 15 times their size.
+#: What a byte of the file may unpack to, and what any file may. Real ones unpack to ten times their size.
 UNPACKED, ALWAYS_UNPACKED = 150, 1 << 24
+
+#: Dimensions of an array at most; inputs of networks have three or fewer.
+MAX_RANK = 8
 
 TYPES = {"u1": "|u1", "i1": "|i1", "i4": "<i4", "f4": "<f4", "f8": "<f8"}
 
@@ -256,8 +259,10 @@ def read(path: str | Path) -> Certificate:
         content = read_regular(path, MAX_FILE)
     except OSError as error:
         raise Rejected(f"it cannot be read: {error.strerror}") from error
-    except (ValueError, MemoryError) as error:  # a name that no file can have
-        raise Rejected(f"it cannot be read: {error or 'not enough memory'}") from error
+    except ValueError as error:  # a name that no file can have
+        raise Rejected(f"it cannot be read: {error}") from error
+    except MemoryError as error:
+        raise Rejected("there is not enough memory to read it") from error
     return decode(content)
 
 
@@ -309,9 +314,10 @@ class _Decoder:
         found: dict[str, _Entry] = {}
         allowed = min(MAX_BYTES, ALWAYS_UNPACKED + UNPACKED * len(self.data))
         for entry in self.header["arrays"]:
-            name, shape, packed = entry["name"], [_whole(n) for n in entry["shape"]], _whole(entry["bytes"])
-            if name in found or entry["type"] not in TYPES:
-                raise Rejected(f"the array {_shown(name)} is not unique or has an unknown type")
+            name, shape, packed = entry["name"], entry["shape"], _whole(entry["bytes"])
+            if name in found or entry["type"] not in TYPES or len(shape) > MAX_RANK:
+                raise Rejected(f"the array {_shown(name)} is not unique or has an unknown type or too many dimensions")
+            shape = [_whole(n) for n in shape]
             found[name] = _Entry(entry["type"], shape, start, start + packed)
             start += packed
             allowed -= found[name].size
@@ -326,6 +332,8 @@ class _Decoder:
         region = ["image"] if "image" in self.entries else ["lower", "upper"]
         claim = [] if self.header["label"] is not None else ["constraints", "offsets"]
         expected = {name: CLAIM[name] for name in (*region, *claim, "taps")}
+        if len(self.header["trees"]) * len(PARTS) > len(self.entries):
+            raise Rejected("arrays of trees are missing")
         for i in range(len(self.header["trees"])):
             expected |= {f"{i}.{name}": ((kind,), rank) for name, kind, rank in PARTS}
         for name in self.entries.keys() ^ expected.keys():

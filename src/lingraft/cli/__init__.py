@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from io import TextIOWrapper
 from typing import Any
 
 import typer
@@ -94,6 +95,9 @@ from lingraft.cli import (  # noqa: E402, F401
 def main() -> None:
     """Run the command line; an error that the user can mend becomes one red line and exit code 1."""
     be_silent_if_following()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # no text is a reason to fail, whatever a terminal can show
     try:
         app()
     except KeyboardInterrupt:
