@@ -79,6 +79,7 @@ class Called(nn.Sequential):
         (nn.Sequential(nn.utils.spectral_norm(nn.Linear(4, 3))).eval(), "'0' .*remove_spectral_norm"),
         (nn.Sequential(prune.l1_unstructured(nn.Linear(4, 3), "weight", 0.5)).eval(), r"'0' .*prune\.remove"),
         (nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))).eval(), "'0' .*remove_parametrizations"),
+        (nn.Sequential(nn.LazyLinear(3)).eval(), "'0' .*no weights yet"),
         (torch.jit.script(_net()), r"torch\.jit"),
         (nn.Sequential(torch.jit.script(_net()), nn.ReLU()).eval(), r"layer '0' .*torch\.jit"),
     ],
@@ -324,3 +325,14 @@ def test_a_model_that_changes_its_input_gets_copies() -> None:
         if result.witness is not None:
             assert (result.witness - image).abs().max() <= 0.3 + 1e-6
             assert model(result.witness[None].clone()).argmax() != label
+
+
+def test_evaluation_leaves_the_images_of_such_a_model_alone() -> None:
+    def forward(net: nn.Module, x: Tensor) -> Tensor:
+        x -= 0.5
+        return net(x.flatten(1))
+
+    model, images = Wrapped(forward).eval(), torch.rand(10, 1, 2, 2)
+    before, labels = images.clone(), model(images.clone()).argmax(1)
+    assert lingraft.evaluate(model, (images, labels), eps=0.01, attack="pgd").sa == 1
+    assert torch.equal(images, before)

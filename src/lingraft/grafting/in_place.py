@@ -89,8 +89,9 @@ def _changed(node: fx.Node, root: nn.Module) -> fx.Node | None:
         name = str(node.target)
         in_place = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
     elif node.op == "call_function":
-        name, home = (getattr(node.target, key, "") for key in ("__name__", "__module__"))
-        in_place = MARK in node.meta or bool(node.kwargs.get("inplace")) or (name[-1:] == "_" and home != "_operator")
+        name, home = (str(getattr(node.target, key, "")) for key in ("__name__", "__module__"))
+        named = name.partition(".")[0].endswith("_") and home != "_operator"  # relu_, but not and_
+        in_place = named or MARK in node.meta or bool(node.kwargs.get("inplace"))
     else:
         return None
     if not in_place:

@@ -131,7 +131,7 @@ def _autocast() -> tuple[bool, ...]:
 
 def _require_own_name(function: Any) -> None:
     """Refuse a function of the user's own (torch.fx.wrap) that has the name of one of torch's, by which it is known."""
-    name, home = (getattr(function, key, "") for key in ("__name__", "__module__"))
+    name, home = (str(getattr(function, key, "")) for key in ("__name__", "__module__"))
     own = home.partition(".")[0] not in ("torch", "_operator", "math", "builtins")
     if own and any(hasattr(place, name) for place in (torch, F, Tensor, operator)):
         raise LingraftError(

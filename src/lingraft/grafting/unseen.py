@@ -3,6 +3,7 @@
 import torch
 from torch import fx, nn
 from torch.nn.modules import module as registry
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from lingraft.errors import LingraftError
 
@@ -19,6 +20,8 @@ def refuse_unseen(model: nn.Module) -> None:
             raise LingraftError(f"{what} was made by torch.jit. Give the Python module that it was made from.")
         if type(module).__module__.startswith("torch.ao."):
             raise LingraftError(f"{what} is quantized, which is not supported. Give the model in floating point.")
+        if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+            raise LingraftError(f"{what} has no weights yet. Call the model once, with images of the right shape.")
         if module._forward_hooks or module._forward_pre_hooks:
             raise LingraftError(
                 f"{what} has a forward hook, which may change what it gives. Remove it: hook.remove(). Hooks that"

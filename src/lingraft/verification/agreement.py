@@ -4,6 +4,7 @@ How much rounding changes a margin is measured: by the converted network in floa
 of the points. In another precision it is as much more or less as the precision is coarser or finer.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,7 @@ class Agreement:
         spec, offset, eps = spec.to(given), offset.to(given), torch.finfo(points.dtype).eps
         rounding = float(((given[:MEASURED] - other) @ spec.t()).abs().max()) * eps / torch.finfo(torch.float32).eps
         largest = float((given.abs() @ spec.abs().t() + offset.abs()).max())
+        rounding = rounding if math.isfinite(rounding) else 0.0  # more than float32 holds: it can not be measured
         allowed = TIMES * rounding + ROUNDINGS * eps * largest
         found = float(((own - given) @ spec.t()).abs().max())
         if not found <= allowed:

@@ -139,6 +139,7 @@ class Request:
     def _agreement(self) -> Agreement:
         return Agreement(self.model, self.network)
 
+    @torch.inference_mode(False)
     def disagreement(self, i: int, low: bool = True) -> str | None:
         """Why what was proven of the network is not known of the model, in the region of image `i`; None if it is.
 
