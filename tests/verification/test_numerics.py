@@ -16,7 +16,7 @@ from lingraft.verification.bounds import bound_sites, margin_crown, margin_inter
 from lingraft.verification.budget import Budget
 from lingraft.verification.network import Network
 from lingraft.verification.region import Region
-from lingraft.verification.rounding import Loss, Sizes, allowance
+from lingraft.verification.rounding import Loss, allowance
 
 
 def _scaled(model: nn.Sequential, power: int) -> nn.Sequential:
@@ -130,12 +130,11 @@ def test_sums_that_cancel_before_a_large_factor(nets: Any, size: float, factor: 
         network = Network.from_module(model, (2,))
         for method in ("intervals", "crown"):
             found = bound_sites(network, region, Budget(), method)
-            losses = Sizes(network).losses(found.sizes)
-            loss = Loss(losses)
+            loss = Loss(found.losses)
             crown = margin_crown(network, found, spec, offset, loss)
             too_large += Fraction(float(crown)) > minimum
             bound = margin_intervals(found, spec, offset) if method == "intervals" else crown - loss.total
-            certain = float(bound - allowance(losses, found.sizes[-1], spec, offset))
+            certain = float(bound - allowance(found.losses, found.sizes[-1], spec, offset))
             assert Fraction(certain) <= minimum
             assert minimum - Fraction(certain) < 2000 * size * factor * 2.0**-53 or (shared and method == "intervals")
     assert too_large, "nothing was rounded up, so nothing was tested"
@@ -165,12 +164,11 @@ def _certain(model: nn.Module, region: Region, method: str, spec: Tensor) -> tup
     """The lowest that the margin may be: as computed, and less what is allowed for rounding."""
     network, offset = Network.from_module(model, region.lower.shape), torch.zeros(1).double()
     found = bound_sites(network, region, Budget(), method)
-    losses = Sizes(network).losses(found.sizes)
-    loss = Loss(losses)
+    loss = Loss(found.losses)
     plain = float(network.forward(region.lower[None]) @ spec[0])
     crown = margin_crown(network, found, spec, offset, loss) - loss.total
     bound = margin_intervals(found, spec, offset) if method == "intervals" else crown
-    return plain, float(bound - allowance(losses, found.sizes[-1], spec, offset))
+    return plain, float(bound - allowance(found.losses, found.sizes[-1], spec, offset))
 
 
 @pytest.mark.parametrize("as_map", [False, True])
@@ -223,10 +221,9 @@ def test_the_allowance_for_an_ordinary_network_is_small(nets: Any) -> None:
     region = nets.box(shape, 3, 0.05)
     network, spec = Network.from_module(model, shape), nets.margins(0, 3)
     found = bound_sites(network, region, Budget())
-    losses = Sizes(network).losses(found.sizes)
-    loss, offset = Loss(losses), torch.zeros(len(spec)).double()
+    loss, offset = Loss(found.losses), torch.zeros(len(spec)).double()
     margin_crown(network, found, spec, offset, loss)
-    total = loss.total + allowance(losses, found.sizes[-1], spec, offset)
+    total = loss.total + allowance(found.losses, found.sizes[-1], spec, offset)
     assert float(total.max()) < 1e-9 * max(found.sizes)
 
 

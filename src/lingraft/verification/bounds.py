@@ -29,8 +29,9 @@ class SiteBounds:
     radius: Tensor
     #: interval bounds of the logits, given the bounds of the sites
     logits: tuple[Tensor, Tensor]
-    #: the largest number that the sums of each node are made of
+    #: the largest number that the sums of each node are made of, and what a unit of it may lose to rounding there
     sizes: list[float]
+    losses: list[float]
 
     def unstable(self, network: Network, i: int) -> Tensor:
         """Neurons of site `i` that are neither grafted nor linear on their interval; smooth ones never are linear."""
@@ -56,7 +57,7 @@ def bound_sites(
     low, high = (network.inside(t[None].double())[0] for t in (region.lower, region.upper))
     center = (high + low) / 2
     radius = torch.maximum(high - center, center - low)  # covers the box whatever was rounded
-    found = SiteBounds({}, {}, center, radius, (low, high), [])
+    found = SiteBounds({}, {}, center, radius, (low, high), [], [])
     values: list[tuple[Tensor, Tensor]] = []
     for i, node in enumerate(network.nodes):
         budget.check_time()
@@ -66,31 +67,26 @@ def bound_sites(
         elif isinstance(node, Site):
             lower, upper = (t[0].clone(memory_format=torch.contiguous_format) for t in inputs[0])
             if method == "crown":
-                _sharpen(network, node, lower, upper, found, budget, sizes.losses(found.sizes))
+                _sharpen(network, node, lower, upper, found, budget)
             found.bounds[i] = lower, upper
             found.lines[i] = _lines(node, lower, upper)
             values.append(through_site(node, lower[None], upper[None]))
         else:
             values.append(through_linear(node, inputs))
         found.sizes.append(sizes.of(i, found.sizes, found))
+        found.losses.append(sizes.share * found.sizes[i])
     found.logits = values[-1][0][0], values[-1][1][0]
     return found
 
 
-def _sharpen(
-    network: Network,
-    site: Site,
-    lower: Tensor,
-    upper: Tensor,
-    found: SiteBounds,
-    budget: Budget,
-    losses: list[float],
-) -> None:
-    """Bound the neurons that intervals leave open by CROWN, in place; `losses` are those of the nodes before."""
+def _sharpen(network: Network, site: Site, lower: Tensor, upper: Tensor, found: SiteBounds, budget: Budget) -> None:
+    """Bound the neurons that intervals leave open by CROWN, in place."""
     open_ = _unstable(site, lower, upper).flatten().nonzero().flatten()
     if not len(open_):
         return
-    low, high = crown_bounds(network, site.inputs[0], open_, found.lines, found.center, found.radius, budget, losses)
+    low, high = crown_bounds(
+        network, site.inputs[0], open_, found.lines, found.center, found.radius, budget, found.losses
+    )
     flat_low, flat_high = lower.view(-1), upper.view(-1)
     flat_low[open_] = torch.maximum(flat_low[open_], low)
     flat_high[open_] = torch.maximum(torch.minimum(flat_high[open_], high), flat_low[open_])

@@ -37,9 +37,10 @@ class Sizes:
         device = device_of(network)
         #: largest sum of absolute weights, and largest constant, of every linear node
         self.linear: dict[int, tuple[float, float]] = {}
-        #: what the rows over each node's values may lose there, as a share of their coefficients times its size: a
-        #: coefficient behind it, or the constant, is a sum over at most all its values, and over the nodes that meet
-        self.shares = [share(node.size + len(network.nodes)) for node in network.nodes]
+        values = sum(node.size for node in network.nodes if isinstance(node, Input | Site))
+        #: what rows over a node's values may lose there, as a share of their coefficients times its size: whatever is
+        #: added up behind it, here or in the collapsed network, has no more terms than there are values and nodes
+        self.share = share(max(values, *(node.size for node in network.nodes)) + len(network.nodes))
         for i, node in enumerate(network.nodes):
             if not isinstance(node, Input | Site):
                 shapes = [network.nodes[j].shape for j in node.inputs]
@@ -64,10 +65,6 @@ class Sizes:
             return max(_LARGEST[node.kind](size), line)
         weight, constant = self.linear[i]
         return weight * largest + constant
-
-    def losses(self, sizes: list[float]) -> list[float]:
-        """What a unit of coefficient on each of the first nodes, of these sizes, may lose to rounding there."""
-        return [share * size for share, size in zip(self.shares, sizes, strict=False)]
 
 
 def allowance(losses: list[float], size: float, spec: Tensor, offset: Tensor) -> Tensor:

@@ -182,7 +182,7 @@ class _Attempt:
         found = bound_sites(self.network, problem.region, self.budget, sizes=sizes)
         self._allow_for_rounding(found)
         self._count(found)
-        loss = Loss(sizes.losses(found.sizes))
+        loss = Loss(found.losses)
         bounds = margin_crown(self.network, found, *self._spec(every), loss) - loss.total
         self.rounding = self.rounding + loss.total
         left = left[_open(bounds)[left]]
@@ -191,8 +191,8 @@ class _Attempt:
 
     def _allow_for_rounding(self, found: SiteBounds) -> None:
         """Set `rounding` for these bounds."""
-        losses, problem = self.verifier.sizes.losses(found.sizes), self.problem
-        self.rounding = allowance(losses, found.sizes[-1], problem.spec.double(), problem.offset.double())
+        spec, offset = self.problem.spec.double(), self.problem.offset.double()
+        self.rounding = allowance(found.losses, found.sizes[-1], spec, offset)
 
     def _spec(self, margins: Tensor) -> tuple[Tensor, Tensor]:
         """What is to be proven: the margins less what rounding may add to their bounds."""
