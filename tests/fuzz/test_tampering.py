@@ -30,13 +30,13 @@ def campaign(table: Path, *options: str) -> dict[str, Any]:
 
 
 def test_nothing_false_is_accepted(tmp_path: Path) -> None:
-    """Of a few hundred changed certificates and files, about five networks."""
+    """Of a few hundred changed certificates and files, about four networks."""
     found = campaign(
-        tmp_path / "x.json", "--count", "300", "--networks", "dense,residual with,max pool,grafted before,hand"
+        tmp_path / "x.json", "--count", "250", "--networks", "dense,residual with,grafted before,hand"
     )
     total = found["total"]
     assert found["failures"] == 0, found["text"]
-    assert total["mutations"] == 300
+    assert total["mutations"] == 250
     assert total["accepted"] > 20  # true claims, so the checker does not reject all there is
     assert total["known false"] > 20
 
@@ -44,7 +44,7 @@ def test_nothing_false_is_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bug", "options"),
     [
-        ("breakpoint", ["--networks", "short", "--only", "claim made false", "--count", "60"]),
+        ("breakpoint", ["--networks", "short", "--only", "forged", "--count", "80"]),
         ("region", ["--networks", "dense", "--only", "claim made false", "--count", "60"]),
         ("slope", ["--networks", "leaky", "--only", "onnx: fields", "--count", "40"]),
     ],
@@ -52,4 +52,4 @@ def test_nothing_false_is_accepted(tmp_path: Path) -> None:
 def test_a_bug_in_the_checker_is_found(tmp_path: Path, bug: str, options: list[str]) -> None:
     """The campaign can fail."""
     found = campaign(tmp_path / "x.json", "--plant", bug, *options)
-    assert found["total"]["false"] > 0, found["text"]
+    assert found["total"].get("false", 0) > 0, found["text"]

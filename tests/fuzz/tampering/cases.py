@@ -325,7 +325,9 @@ def make_cases(names: list[str] | None = None, each: int = 3, seed: int = 0) -> 
     """Up to `each` cases about each network."""
     cases = []
     with tempfile.TemporaryDirectory() as folder:
-        for number, name in enumerate(names or MODELS):
+        for number, name in enumerate(MODELS):
+            if names is not None and name not in names:
+                continue
             maker = Maker(name, seed + number, Path(folder))
             for i in range(each):
                 found = maker.case(*QUESTIONS[(number + i) % len(QUESTIONS)])

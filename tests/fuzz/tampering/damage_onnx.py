@@ -80,7 +80,13 @@ def _special_fields(rng: Rng, content: bytes) -> tuple[bytes, str]:
     attributes = [m for m in everything if m.kind == "attribute"]
     choice = int(rng.integers(8))
     if choice == 0:  # one more input by a name that protobuf does not read
-        node, size = pick(rng, nodes), int(pick(rng, [wire.FIXED32, wire.FIXED64, wire.VARINT]))
+        size = int(pick(rng, [wire.FIXED32, wire.FIXED32, wire.FIXED64, wire.VARINT]))
+        short = [
+            n
+            for n in nodes
+            if any(f.number == 4 and f.value in (b"Gemm", b"Conv", b"Pad", b"Dropout") for f in n.fields)
+        ]
+        node = pick(rng, short or nodes) if rng.random() < 0.7 else pick(rng, nodes)
         at = max([i for i, f in enumerate(node.fields) if f.number == 1], default=-1) + 1
         name = wire.name_in(rng, root, size)
         node.fields.insert(at, wire.Field(1, size, name))

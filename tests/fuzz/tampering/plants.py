@@ -17,12 +17,6 @@ def _rewrite(module: ModuleType, function: str, old: str, new: str) -> Any:
     return getattr(module, function)
 
 
-def _sign() -> None:
-    """The larger of two values instead of the smaller one, where a multiplier's price is found."""
-    wrong = _rewrite(dual, "below", "least = np.minimum(", "least = np.maximum(")
-    tree.below = clip.below = wrong  # type: ignore[attr-defined]
-
-
 def _breakpoint() -> None:
     """The value at 0 is forgotten where a ReLU is open."""
     wrong = _rewrite(dual, "below", "np.minimum(least, 0.0, out=least, where=open_)", "pass")
@@ -50,4 +44,4 @@ def _region() -> None:
     check.region = region
 
 
-PLANTS: dict[str, Callable[[], None]] = {"sign": _sign, "breakpoint": _breakpoint, "slope": _slope, "region": _region}
+PLANTS: dict[str, Callable[[], None]] = {"breakpoint": _breakpoint, "slope": _slope, "region": _region}
