@@ -20,7 +20,7 @@ def refuse_unseen(model: nn.Module) -> None:
             raise LingraftError(f"{what} was made by torch.jit. Give the Python module that it was made from.")
         if type(module).__module__.startswith("torch.ao."):
             raise LingraftError(f"{what} is quantized, which is not supported. Give the model in floating point.")
-        if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+        if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():  # type: ignore[misc]
             raise LingraftError(f"{what} has no weights yet. Call the model once, with images of the right shape.")
         if module._forward_hooks or module._forward_pre_hooks:
             raise LingraftError(
