@@ -5,7 +5,8 @@
 #   make docs    the documentation as a site in build/site; any warning is an error
 #   make dist    wheel and source distribution in dist/
 #   make faults  commands killed, disks full, files damaged …: minutes, and a table (disks as root only)
-#   make fuzz    damaged and hostile files for every reader: minutes; FUZZ=20000 takes longer
+#   make fuzz    damaged and hostile files for every reader, and certificates that were tampered with: minutes, and a
+#                table; FUZZ=20000 and TAMPER=100000 take longer
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
@@ -33,8 +34,10 @@ faults: $(READY)
 	$(BIN)/python tests/faults/campaign.py
 
 FUZZ ?= 1000
+TAMPER ?= 10000
 fuzz: $(READY)
 	LINGRAFT_FUZZ=$(FUZZ) $(BIN)/pytest -n 2 tests/fuzz
+	$(BIN)/python tests/fuzz/tampering/campaign.py --count $(TAMPER) --out build/tampering.json --keep build/tampering
 
 # The whole set-up: a virtual environment with the pinned versions. Made anew when the pins change.
 $(READY): pyproject.toml constraints.txt

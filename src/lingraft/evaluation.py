@@ -110,7 +110,7 @@ def predictions(model: nn.Module, data: ImageSet, *, batch: int = 256, device: t
     parts = []
     with evaluating(model), torch.inference_mode():
         for images, _ in Batches(data, batch, device=device):
-            logits = model(images)
+            logits = model(images.clone())  # it may change them in place, and they may be the data set's own
             if not torch.isfinite(logits).all():
                 raise LingraftError("the model gives NaN or infinite outputs. Train it again, or check its weights.")
             parts.append(logits.argmax(1).cpu())

@@ -85,14 +85,29 @@ def test_missing_files_and_other_networks(folder, tmp_path):
     assert lingraft("check", tmp_path, "--model", tmp_path / "other.onnx").returncode == 1
 
 
-def test_torch_is_not_loaded(folder):
+@pytest.mark.parametrize("runtime", [True, False])
+def test_torch_is_not_loaded_and_without_onnxruntime_it_is_said(folder, runtime):
+    block = "" if runtime else "sys.modules['onnxruntime'] = None; "
     code = (
-        "import sys; from lingraft.cli import app;"
+        f"import sys; {block}from lingraft.cli import app;"
         f"app(['check', {str(folder / 'true.cert')!r}, '--model', {str(folder / 'net.onnx')!r}], standalone_mode=False);"
-        "print([m for m in ('torch', 'onnx', 'onnxruntime') if m in sys.modules])"
+        "print([m for m in ('torch', 'onnx') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip().endswith("[]"), done.stderr
+    assert "1 of 1 accepted" in done.stdout
+    assert ("onnxruntime computes the same from the file, at" in done.stdout) == runtime
+    assert ("onnxruntime is not installed" in done.stdout) == (not runtime)
+
+
+def test_what_does_not_run_as_it_was_read_is_rejected(folder, monkeypatch):
+    """A reader that misread the file: nothing but the comparison notices."""
+    misread = load_network(folder / "net.onnx")
+    misread.nodes[-1].weight = misread.nodes[-1].weight + 1e-4
+    monkeypatch.setattr("lingraft.certificates.onnx_reader.network_of", lambda content, name: misread)
+    done = check(folder / "true.cert", "--model", folder / "net.onnx")
+    assert done.exit_code == 1
+    assert "onnxruntime computes another function" in done.output
 
 
 def test_properties_of_onnx_files(folder, tmp_path):

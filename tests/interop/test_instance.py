@@ -239,3 +239,34 @@ def test_public_verdicts(problems_folder, name) -> None:
         assert answer.word == {"verified": "unsat", "falsified": "sat"}[row["verdict"]], row
         if answer.word == "sat":
             check_counterexample(net, instance.property.boxes, answer.counterexample)
+
+
+def test_what_is_added_to_another_name_of_a_value_stays_there(make_onnx: Callable[..., Path]) -> None:
+    """m = 100·x, y = relu(m − 100) + (m − 5): above 6 somewhere in [0, 2], where it would be 201 − 10 at most."""
+    nodes = [
+        ("MatMul", "x w", "m"), ("Sub", "m far", "c"), ("Relu", "c", "r"), ("Identity", "m", "a"),
+        ("Add", "a shift", "b"), ("Add", "b r", "y"),
+    ]  # fmt: skip
+    constants = {
+        name: np.array(value, np.float32) for name, value in (("w", [[100.0]]), ("far", [100.0]), ("shift", [-5.0]))
+    }
+    network = OnnxNetwork(make_onnx(nodes, [1, 1], constants))
+    highest = float(network.run(np.array([2.0]))[0])
+    assert highest == 295
+    assert ask(network, box([0.0], [2.0], unsafe([-1.0, highest - 2]))).word == "sat"
+    assert ask(network, box([0.0], [2.0], unsafe([-1.0, highest + 0.5]))).word == "unsat"
+
+
+def test_no_unsat_where_onnxruntime_gives_something_else(network: Callable[..., OnnxNetwork], tmp_path: Path) -> None:
+    """Whatever the reason: here the file is exchanged for one that differs beyond 150 only, far from where it is read."""
+    read = network(linear([[1.0]], [0.0]), nn.ReLU(), linear([[1.0], [0.0]], [0.0, 0.0]))
+    other = nn.Sequential(
+        linear([[1.0], [1.0]], [0.0, -150.0]), nn.ReLU(), linear([[1.0, -1.0], [0.0, 0.0]], [0.0, 0.0])
+    )
+    export_onnx(other.eval(), tmp_path / "other.onnx", input_shape=(1,))
+    read._session = OnnxNetwork(tmp_path / "other.onnx")._session
+    low = unsafe([1.0, -1.0, -120.0])  # y0 − y1 ≤ 120
+    assert ask(read, box([125.0], [149.0], low)).word == "unsat", "the same on this box"
+    answer = ask(read, box([125.0], [200.0], low))
+    assert answer.word == "unknown"
+    assert "differs from onnxruntime" in str(answer.reason)

@@ -230,12 +230,10 @@ def test_difference_is_reported(tmp_path):
 
 
 class Wrong(nn.Module):
-    """Uses a tensor that was changed in place, which the traced graph does not show."""
+    """Does something else with tensors than with what torch.fx passes in, which is none."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y = x * 2.0
-        y.relu_()
-        return y + 1.0
+        return x * 2.0 if isinstance(x, Tensor) else x * 3.0
 
 
 def test_a_file_that_disagrees_is_not_written(tmp_path):

@@ -1,9 +1,13 @@
 """ONNX in: every supported operation, in the forms in which exporters write it."""
 
+import copy
+
 import numpy as np
 import onnxruntime
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto
 from torch import nn
 
@@ -366,3 +370,116 @@ def test_public_networks_classify_their_images(problems_folder, name):
     with torch.no_grad():
         classes = module(torch.from_numpy(problems["image"])).argmax(1)
     assert classes.tolist() == problems["label"].tolist()
+
+
+ALIASES: dict[str, tuple] = {
+    "identity": ("Identity", "m", "a"),
+    "dropout": ("Dropout", "m", "a"),
+    "flatten": ("Flatten", "m", "a"),
+    "reshape": ("Reshape", "m same", "a"),
+    "transpose": ("Transpose", "m", "a", {"perm": [0, 1]}),
+    "concat": ("Concat", "m", "a", {"axis": 1}),
+}
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+@pytest.mark.parametrize("reader", ["add", "output"])
+def test_a_value_under_two_names_keeps_both(make_onnx, alias: str, reader: str) -> None:
+    """m is read under its own name too, so what is added to its other name must not reach that reader."""
+    nodes = [("MatMul", "x w", "m"), ALIASES[alias], ("Add", "a shift", "b")]
+    if reader == "add":
+        nodes += [("Sub", "m far", "c"), ("Relu", "c", "r"), ("Add", "b r", "y")]
+    else:
+        nodes += [("Relu", "b", "r"), ("Add", "r m", "y")]
+    constants = {"w": weights(2, 3), "shift": weights(3) - 5, "far": weights(3) + 20, "same": integers(0, -1)}
+    path = make_onnx(nodes, [1, 2], constants)
+    module = load_onnx(path)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for scale in (1, 10, 1000):
+        x = scale * weights(8, 2, seed=scale)
+        theirs = np.concatenate([session.run(None, {"x": image[None]})[0] for image in x])
+        np.testing.assert_allclose(module(torch.from_numpy(x)).detach().numpy(), theirs, rtol=1e-4, atol=1e-4)
+
+
+def random_graph(draw: st.DrawFn) -> tuple[list[tuple], list[int], dict[str, np.ndarray]]:
+    """Nodes, input shape and constants of a small network of layers, shifts and scales, aliases and shared values."""
+    as_map = draw(st.booleans())
+    shape = [1, 2, 3, 3] if as_map else [1, 4]
+    each = (1, 2, 1, 1) if as_map else (4,)
+    constants: dict[str, np.ndarray] = {"shape": integers(*([0] * (len(shape) - 1)), -1)}
+    nodes: list[tuple] = []
+    values = ["x"]
+
+    def constant(*sizes: int, scale: float = 1.0) -> str:
+        name = f"c{len(constants)}"
+        array = scale * weights(*sizes, seed=draw(st.integers(0, 999)))
+        constants[name] = np.where(np.abs(array) < draw(st.sampled_from([0.0, 1.0])), 0, array).astype(np.float32)
+        return name
+
+    def add(operation: str, inputs: str, attributes: dict | None = None) -> str:
+        values.append(f"v{len(values)}")
+        nodes.append((operation, inputs, values[-1], attributes or {}))
+        return values[-1]
+
+    def layer(x: str) -> str:
+        if as_map:
+            return add("Conv", f"{x} {constant(2, 2, 3, 3)}", {"pads": [1, 1, 1, 1]})
+        bias = draw(st.booleans())
+        return add("Gemm", f"{x} {constant(4, 4)} {constant(4)}") if bias else add("MatMul", f"{x} {constant(4, 4)}")
+
+    def shift(x: str) -> str:
+        far = constant(*draw(st.sampled_from([each, tuple(shape), (1,)])), scale=draw(st.sampled_from([1.0, 50.0])))
+        left, right = draw(st.permutations([x, far]))
+        return add(draw(st.sampled_from(["Add", "Sub"])), f"{left} {right}")
+
+    def alias(x: str) -> str:
+        same = {"perm": list(range(len(shape)))}
+        ways = [("Identity", x), ("Dropout", x), ("Reshape", f"{x} shape"), ("Transpose", x, same)]
+        return add(*draw(st.sampled_from(ways)))
+
+    def bend(x: str) -> str:
+        return add(draw(st.sampled_from(["Relu", "Relu", "LeakyRelu", "Tanh", "Sigmoid"])), x)
+
+    def scale(x: str) -> str:
+        return add("Mul", f"{x} {constant(*draw(st.sampled_from([each, tuple(shape)])))}")
+
+    def norm(x: str) -> str:
+        parts = [constant(shape[1]) for _ in range(4)]
+        constants[parts[3]] = np.abs(constants[parts[3]]) + np.float32(0.1)
+        return add("BatchNormalization", " ".join([x, *parts]))
+
+    def join(x: str) -> str:
+        return add(draw(st.sampled_from(["Add", "Sub"])), f"{x} {draw(st.sampled_from(values))}")
+
+    def shifted_twice(x: str) -> str:
+        """A layer's result, under two names, with something else added to each."""
+        m = layer(x)
+        return add("Add", f"{bend(shift(m))} {shift(alias(m))}")
+
+    steps = [layer, shift, alias, bend, scale, norm, join, shifted_twice]
+    for _ in range(draw(st.integers(2, 7))):
+        draw(st.sampled_from(steps))(draw(st.sampled_from(values[-4:])))
+    read = {name for node in nodes for name in node[1].split()}
+    for unread in [value for value in values[1:-1] if value not in read]:  # so that everything matters
+        add("Add", f"{values[-1]} {unread}")
+    operation, inputs, _, attributes = nodes[-1]
+    nodes[-1] = (operation, inputs, "y", attributes)
+    return nodes, shape, constants
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_graph_is_read_as_onnxruntime_reads_it(make_onnx, data: st.DataObject) -> None:
+    """Whatever is fused, restored or left out: the same values at points of several sizes."""
+    nodes, shape, constants = data.draw(st.composite(lambda draw: random_graph(draw))())
+    path = make_onnx(nodes, shape, constants)
+    module = load_onnx(path)  # which compares as well, less closely
+    single = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    exact = copy.deepcopy(module).double()
+    for scale in (0.1, 1, 30, 1000):
+        x = scale * weights(6, *shape[1:], seed=data.draw(st.integers(0, 99)))
+        theirs = np.concatenate([single.run(None, {"x": image[None]})[0] for image in x])
+        with torch.no_grad():
+            rough, ours = module(torch.from_numpy(x)).numpy(), exact(torch.from_numpy(x).double()).numpy()
+        rounding = np.abs(rough - ours).max() + 1e-6 * np.abs(ours).max()
+        np.testing.assert_allclose(theirs, ours, rtol=0, atol=32 * rounding + 1e-6)

@@ -9,7 +9,7 @@ import torch
 
 from lingraft import zoo
 from lingraft.errors import LingraftError
-from lingraft.files import append_line
+from lingraft.files import append_line, read_lines
 from lingraft.report.study import Study, studies
 from lingraft.runs import Run
 from lingraft.verification.verifier import Result
@@ -46,6 +46,21 @@ def test_verdicts_on_other_weights_and_damaged_ones_are_left_out(bare: Run, keep
     torch.manual_seed(1)
     bare.save_weights(zoo.build("digits-cnn"))
     assert Study(bare, "bare").verifications == []
+
+
+def test_verdicts_on_the_same_weights_in_changed_code_are_left_out(bare: Run, keeper: Any) -> None:
+    """Verdicts that name no network, of version 0.1.0, stay until the image is done again."""
+    verdicts = keeper(bare, 4)
+    labels = verdicts.request.labels
+    for index, network in ((0, "old"), (1, "old"), (2, "none"), (3, "none"), (1, "new"), (3, "new")):
+        verdicts.network = network
+        verdicts.keep(result(index, "unknown" if network == "new" else "verified", labels[index], reason="time"))
+    records = read_lines(bare.verdicts_path)
+    bare.verdicts_path.unlink()
+    for record in records:
+        append_line(bare.verdicts_path, {k: v for k, v in record.items() if (k, v) != ("network", "none")})
+    (found,) = Study(bare, "bare").verifications
+    assert {r.index: r.verdict for r in found.results} == {1: "unknown", 2: "verified", 3: "unknown"}
 
 
 def test_names_tell_runs_apart(bare_run: Any, tmp_path: Path) -> None:

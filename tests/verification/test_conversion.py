@@ -119,6 +119,10 @@ def test_in_place_activations_change_what_is_read_later() -> None:
         _converted(through_a_view, nn.Linear(4, 4))
 
 
+def test_a_moved_value_may_be_given_by_its_name() -> None:
+    _converted(lambda net, x: torch.flatten(input=x.view(-1, 2, 2), start_dim=1))
+
+
 def test_padding_is_merged_only_where_it_can_be(nets: Any) -> None:
     padded = nn.Sequential(nn.ZeroPad2d((2, 1, 0, 1)), nn.Conv2d(2, 3, 3, padding=1, stride=2), nn.ReLU(), nn.Flatten())
     network = _equal(padded.double().eval(), (2, 5, 4), torch.randn(5, 2, 5, 4).double())
@@ -173,7 +177,7 @@ def test_a_value_used_twice_and_a_value_not_used() -> None:
         (lambda net, x: x * x.sum(), "'sum_1' .*batch"),
         (lambda net, x: torch.add(x, other=x), "'add' .*arguments"),
         (lambda net, x: torch.div(x, 2, rounding_mode="floor"), "'div' .*arguments"),
-        (lambda net, x: torch.flatten(input=x, start_dim=1), "'flatten' .*arguments"),
+        (lambda net, x: torch.add(x, 1, out=net.noise), "'add' .*out="),
         (lambda net, x: F.avg_pool2d(x.view(-1, 2, 2), 1).flatten(1), "'avg_pool2d' .*arguments"),
     ],
 )

@@ -1,17 +1,21 @@
 """Interval bounds hold everywhere and are exact where nothing is lost."""
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lingraft.verification.bounds import bound_sites
+from lingraft.verification.bounds import SiteBounds, bound_sites
 from lingraft.verification.budget import Budget
-from lingraft.verification.intervals import interval_bounds, through_site
+from lingraft.verification.intervals import fan_in, interval_bounds, through_site
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Site
+from lingraft.verification.region import Region
+from lingraft.verification.rounding import Sizes
 
 SEEDS = st.integers(0, 10**6)
 
@@ -48,10 +52,28 @@ def test_one_linear_layer_is_exact() -> None:
     torch.testing.assert_close(high, upper @ positive.t() + lower @ negative.t() + bias)
 
 
+def test_an_activation_that_may_fall_cannot_slip_in() -> None:
+    """Neither as monotone nor as no larger than 1, where nobody said so."""
+    network = Network.from_module(nn.Sequential(nn.Linear(2, 2), nn.ReLU()).double().eval(), (2,))
+    (i,) = network.sites
+    network.nodes[i] = replace(network.nodes[i], kind="gelu")  # type: ignore[call-arg]
+    box = torch.zeros(1, 2).double()
+    with pytest.raises(AssertionError, match="gelu is not known to be monotone"):
+        interval_bounds(network, box, box)
+    with pytest.raises(AssertionError, match="gelu"):
+        bound_sites(network, Region(box[0], box[0]), Budget(), "intervals")
+    found = SiteBounds({i: (box[0], box[0])}, {}, box[0], box[0], (box[0], box[0]), [], [])
+    with pytest.raises(AssertionError, match="how large gelu gets"):
+        Sizes(network).of(i, [1.0] * i, found)
+    with pytest.raises(AssertionError, match="how Site rounds"):
+        fan_in(network.nodes[i])
+
+
 def test_falling_lines_turn_the_interval_around() -> None:
     mask = torch.tensor([True, True, False])
     slope, intercept = torch.tensor([-2.0, 0.5, 9.0]).double(), torch.tensor([1.0, -1.0, 9.0]).double()
     site = Site("s", (3,), [0], "relu", mask, slope, intercept)
     low, high = through_site(site, torch.full((1, 3), -1.0).double(), torch.full((1, 3), 3.0).double())
-    assert low.tolist() == [[-5.0, -1.5, 0.0]]
-    assert high.tolist() == [[3.0, 0.5, 3.0]]
+    assert low.tolist()[0] == pytest.approx([-5.0, -1.5, 0.0], abs=1e-13)
+    assert high.tolist()[0] == pytest.approx([3.0, 0.5, 3.0], abs=1e-13)
+    assert (low[0, 2], high[0, 2]) == (0.0, 3.0), "only lines are widened"

@@ -2,17 +2,22 @@
 
 import itertools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import linprog
-from torch import nn
+from torch import Tensor, nn
 
+from lingraft.verification.bounds import bound_sites
 from lingraft.verification.branching import split
+from lingraft.verification.budget import Budget
+from lingraft.verification.collapse import collapse
 from lingraft.verification.dual import Domains, Dual, root_domains
 from lingraft.verification.leaf import solve_leaf
+from lingraft.verification.network import Network
 from lingraft.verification.region import Region
 
 
@@ -137,3 +142,50 @@ def test_no_scale_of_the_weights_makes_a_leaf_look_empty(nets: Any, power: int) 
             assert value == pytest.approx(expected * scale, rel=1e-6, abs=1e-6 * scale) or min(value, expected) > 0
             full += expected < 0
     assert full > 0
+
+
+def _on_edge(seed: int, size: float) -> tuple[nn.Sequential, Tensor, list[Fraction], Fraction]:
+    """A network, an image at which its first neurons are within rounding of 0, these, and the margin there, exactly."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def some(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    model = nn.Sequential(nn.Linear(8, 3), nn.ReLU(), nn.Linear(3, 2)).double().eval()
+    first, last, image = model[0], model[2], some(8)
+    with torch.no_grad():
+        first.weight.copy_(size * some(3, 8))
+        first.bias.copy_(-(first.weight @ image))
+        last.weight.copy_(some(2, 3))
+        last.bias.copy_(torch.tensor([-5e-6, 0.0]))
+    terms = zip(first.weight.tolist(), first.bias.tolist(), strict=True)
+    z = [
+        sum((Fraction(w) * Fraction(x) for w, x in zip(row, image.tolist(), strict=True)), Fraction(b))
+        for row, b in terms
+    ]
+    logits = [
+        sum((Fraction(w) * max(v, Fraction(0)) for w, v in zip(row, z, strict=True)), Fraction(b))
+        for row, b in zip(last.weight.tolist(), last.bias.tolist(), strict=True)
+    ]
+    return model, image, z, logits[0] - logits[1]
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_large_multipliers_do_not_make_a_proof_of_rounding(size: float, nets: Any) -> None:
+    """The image is in the leaf, by exact arithmetic, so no β may prove more of the leaf than its margin."""
+    tested = 0
+    for seed in range(60):
+        model, image, z, margin = _on_edge(seed, size)
+        network = Network.from_module(model, (8,))
+        found = bound_sites(network, Region(image, image), Budget())
+        collapsed = collapse(network, found, nets.margins(0, 2), torch.zeros(1).double())
+        leaf = root_domains(collapsed, torch.float64)
+        for tap, neuron in enumerate(collapsed.taps[0].index.tolist()):
+            on = z[neuron] >= 0
+            leaf.split[tap] = 1 if on else -1
+            leaf.lower[tap], leaf.upper[tap] = (0.0, leaf.upper[tap]) if on else (leaf.lower[tap], 0.0)
+        for beta in (1.0, 1e4, 1e8):
+            leaf.beta.fill_(beta)
+            tested += collapsed.count
+            assert Fraction(float(Dual(collapsed, torch.float64).bound(leaf))) <= margin
+    assert tested > 100

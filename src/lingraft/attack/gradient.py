@@ -24,6 +24,6 @@ def input_gradient(
     """
     with torch.enable_grad():
         images = images.detach().requires_grad_()
-        logits = model(images)
+        logits = model(images.clone())  # it may change them in place, which autograd refuses of the images themselves
         (gradient,) = torch.autograd.grad(objective(logits), images, create_graph=differentiable)
     return gradient, logits.detach()

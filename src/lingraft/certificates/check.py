@@ -10,6 +10,8 @@ For every margin f of the claim, f(x) > 0 on the whole region is shown, in real 
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from lingraft.certificates.network import Network, inner, inner_places
 from lingraft.certificates.nodes import Site
 from lingraft.certificates.rounding import Array, down, up
 from lingraft.certificates.rows import Integers
+from lingraft.certificates.runtime import Runtime, compare
 from lingraft.certificates.tree import check_tree
 from lingraft.errors import LingraftError
 
@@ -35,35 +38,56 @@ class Report:
     reason: str
     seconds: float
     certificate: Certificate | None = None
+    #: points of the region at which the program that runs the network was seen to agree with it
+    points: int = 0
 
 
-def check_file(path: str | Path, network: Network) -> Report:
-    """Check one file against a network; never raises for what is in the file, or for a file that cannot be read."""
-    started, certificate = time.perf_counter(), None
+def check_file(path: str | Path, network: Network, runtime: Runtime | None = None) -> Report:
+    """Check one file against a network; never raises for what is in the file, or for a file that cannot be read.
+
+    With a `runtime` of the same file, the network must also be what that computes.
+    """
+    started, certificate, points = time.perf_counter(), None, 0
     try:
         certificate = read(path)
         check(certificate, network)
+        if runtime is not None:
+            points = _compare(certificate, network, runtime)
     except Rejected as error:
         return Report(False, str(error) or "it is rejected", time.perf_counter() - started, certificate)
-    return Report(True, "", time.perf_counter() - started, certificate)
+    return Report(True, "", time.perf_counter() - started, certificate, points)
 
 
-def check(certificate: Certificate, network: Network) -> None:
-    """Return if the certificate proves its claim; raise Rejected, with the reason, if not."""
-    if certificate.model != network.sha256:
-        raise Rejected(f"it is about another model: {certificate.model[:16]}…, not {network.sha256[:16]}…")
+def _compare(certificate: Certificate, network: Network, runtime: Runtime) -> int:
+    """The number of points at which the network was compared with what runs; a difference is a rejection."""
+    # with groups of constraints, `question` is about a larger network
+    spec = question(certificate, network)[1] if certificate.constraints is None else certificate.constraints[0]
+    with _rejecting(), np.errstate(all="ignore"):
+        return compare(network, runtime, *region(certificate, network), spec)
+
+
+@contextmanager
+def _rejecting() -> Iterator[None]:
+    """Whatever goes wrong inside is a rejection: nothing is proven by a check that failed."""
     try:
-        with np.errstate(all="ignore"):  # overflow and NaN end in a bound that proves nothing
-            _check(certificate, network, Budget.of(network, certificate.size))
+        yield
     except Rejected:
         raise
     except MemoryError as error:
         raise Rejected("there is not enough memory to check it") from error
     except LingraftError as error:
         raise Rejected(str(error)) from error
-    except Exception as error:  # whatever a file made the checker do, its claim is not proven
+    except Exception as error:
         what = f"{type(error).__name__}: {str(error)[:200]}"
         raise Rejected(f"the check failed ({what}), which is a mistake in lingraft; please report it") from error
+
+
+def check(certificate: Certificate, network: Network) -> None:
+    """Return if the certificate proves its claim; raise Rejected, with the reason, if not."""
+    if certificate.model != network.sha256:
+        raise Rejected(f"it is about another model: {certificate.model[:16]}…, not {network.sha256[:16]}…")
+    with _rejecting(), np.errstate(all="ignore"):  # overflow and NaN end in a bound that proves nothing
+        _check(certificate, network, Budget.of(network, certificate.size))
 
 
 def _check(certificate: Certificate, network: Network, budget: Budget) -> None:

@@ -19,8 +19,9 @@ from lingraft.certificates.rounding import Array
 from lingraft.certificates.rows import Integers, Shape
 from lingraft.errors import LingraftError
 
-#: Values with more numbers than this are refused, and networks whose values have more in all.
-MAX_VALUES, MAX_ALL_VALUES = 1 << 24, 1 << 25
+#: Values with more numbers than this are refused, and networks for which more numbers would be made in all, beside the
+#: weights: half a GiB. A file of a few bytes can ask for any amount.
+MAX_VALUES, MAX_ALL_VALUES = 1 << 24, 1 << 26
 
 
 @dataclass
@@ -99,7 +100,13 @@ class Builder:
 
     def __init__(self, nodes: list[Node], activations: int):
         self.nodes, self.activations = nodes, activations
-        self.values_so_far = sum(node.size for node in nodes)
+        self.spent = sum(node.size for node in nodes)
+
+    def spend(self, numbers: int) -> None:
+        """Called before as many numbers are made."""
+        self.spent += numbers
+        if self.spent > MAX_ALL_VALUES:
+            raise LingraftError(f"a network of more than {MAX_ALL_VALUES:,} numbers, which is too large")
 
     def inner_shape(self, shape: Sequence[int]) -> Shape:
         if math.prod(shape) > MAX_VALUES:
@@ -107,14 +114,13 @@ class Builder:
         return (shape[2], shape[3], shape[1]) if len(shape) == 4 else (math.prod(shape),)
 
     def add(self, node: Node) -> int:
-        self.values_so_far += node.size
-        if self.values_so_far > MAX_ALL_VALUES:
-            raise LingraftError(f"a network of more than {MAX_ALL_VALUES:,} values, which is too large")
+        self.spend(node.size)
         self.nodes.append(node)
         return len(self.nodes) - 1
 
     def plain(self, base: int, shape: Sequence[int]) -> Value:
         size = self.nodes[base].shape
+        self.spend(3 * self.nodes[base].size)
         return Value(list(shape), base, np.zeros(size), np.ones(size), np.zeros(size))
 
     def node_of(self, value: Value) -> int:
@@ -134,10 +140,12 @@ class Builder:
         """A value whose numbers are moved to other places; −1 among the moved positions stands for 0."""
         source = self.node_of(value)
         size = math.prod(value.shape)
+        self.spend(4 * size)
         numbers = move(np.arange(size).reshape(value.shape))
         if numbers.shape[0] != 1:
             raise LingraftError("the batch dimension is changed")
         shape = self.inner_shape(numbers.shape)
+        self.spend(4 * numbers.size)
         places = inner_places(tuple(value.shape[1:]))
         outer = inner(numbers[0]).reshape(-1)
         index = np.where(outer < 0, -1, places[np.maximum(outer, 0)])
@@ -156,6 +164,7 @@ class Builder:
         size = self.nodes[base].shape
         if not exact_sum(np.full(1, 1.0), np.full(1, -slope)):
             raise LingraftError(f"a leaky ReLU of slope {slope}")
+        self.spend(3 * self.nodes[base].size)
         self.activations += 1
         bend, line = np.full(size, 1 - slope), np.full(size, slope)
         return Value(x.shape, base, bend, line, np.zeros(size), self.activations - 1)

@@ -67,7 +67,10 @@ class Input(Node):
 
 @dataclass
 class Convolution(Node):
-    """`matrix` (out, kh·kw·in) and `bias` (out,) on a map of shape `source`; padding is (top, left, bottom, right)."""
+    """`matrix` (out, kh·kw·in/groups) and `bias` (out,) on a map of shape `source`.
+
+    `padding` is (top, left, bottom, right). Each group of output channels looks at its own group of input channels.
+    """
 
     source: Shape
     matrix: Array
@@ -76,10 +79,11 @@ class Convolution(Node):
     stride: tuple[int, int]
     padding: tuple[int, int, int, int]
     dilation: tuple[int, int]
+    groups: int = 1
 
     def __post_init__(self) -> None:
         self.terms = self.matrix.shape[1] + 1
-        self.back_terms = self.shape[2] * self.kernel[0] * self.kernel[1]
+        self.back_terms = self.shape[2] // self.groups * self.kernel[0] * self.kernel[1]
         self.sizes = np.abs(self.matrix)
 
     def _apply(self, x: Array, matrix: Array) -> Array:
@@ -88,8 +92,13 @@ class Convolution(Node):
         x = np.pad(x, ((top, bottom), (left, right), (0, 0)))
         windows = sliding_window_view(x, (dy * (kh - 1) + 1, dx * (kw - 1) + 1), axis=(0, 1))
         windows = windows[:: self.stride[0], :: self.stride[1], :, ::dy, ::dx].transpose(0, 1, 3, 4, 2)
-        result: Array = windows.reshape(-1, matrix.shape[1]) @ matrix.T
-        return result.reshape(self.shape)
+        if self.groups == 1:
+            result: Array = windows.reshape(-1, matrix.shape[1]) @ matrix.T
+            return result.reshape(self.shape)
+        parts = windows.reshape(-1, kh * kw, self.groups, x.shape[2] // self.groups).transpose(2, 0, 1, 3)
+        seen = parts.reshape(self.groups, -1, matrix.shape[1])
+        result = seen @ matrix.reshape(self.groups, -1, matrix.shape[1]).transpose(0, 2, 1)
+        return result.transpose(1, 0, 2).reshape(self.shape)
 
     def forward(self, *x: Array) -> Array:
         return self._apply(x[0], self.matrix) + self.bias
@@ -108,7 +117,7 @@ class Convolution(Node):
         sides, count, h, w, _ = a.shape
         constant = a.sum((2, 3)) @ self.bias
         (kh, kw), (sy, sx), (dy, dx), channels = self.kernel, self.stride, self.dilation, self.source[2]
-        spread = (a.reshape(-1, a.shape[4]) @ self.matrix).reshape(sides, count, h, w, kh, kw, channels)
+        spread = self._spread(a.reshape(-1, a.shape[4])).reshape(sides, count, h, w, kh, kw, channels)
         out = np.zeros((sides, count, (h - 1) * sy + dy * (kh - 1) + 1, (w - 1) * sx + dx * (kw - 1) + 1, channels))
         for i in range(kh):
             target = out[:, :, i * dy : i * dy + (h - 1) * sy + 1 : sy]
@@ -123,12 +132,24 @@ class Convolution(Node):
             return [Rows(self._crop(out))], constant
         return [self._placed(Rows(out, rows.origin * np.array([sy, sx]) - [top, left]))], constant
 
+    def _spread(self, a: Array) -> Array:
+        """Coefficients (N, out) times the kernels: (N, kh·kw·in)."""
+        if self.groups == 1:
+            return a @ self.matrix
+        width = self.matrix.shape[1]
+        parts = a.reshape(len(a), self.groups, -1).transpose(1, 0, 2) @ self.matrix.reshape(self.groups, -1, width)
+        kernel = self.kernel[0] * self.kernel[1]
+        return parts.reshape(self.groups, len(a), kernel, -1).transpose(1, 2, 0, 3).reshape(len(a), -1)
+
     def neurons(self, indices: Integers) -> tuple[list[Rows], Array]:
         position, channel = indices // self.shape[2], indices % self.shape[2]
         corner = np.stack([position // self.shape[1], position % self.shape[1]], axis=1)
         (kh, kw), (dy, dx) = self.kernel, self.dilation
         out = np.zeros((1, len(indices), dy * (kh - 1) + 1, dx * (kw - 1) + 1, self.source[2]))
-        out[0, :, ::dy, ::dx] = self.matrix[channel].reshape(-1, kh, kw, self.source[2])
+        here = self.matrix[channel].reshape(-1, kh, kw, self.source[2] // self.groups)
+        group = channel // (self.shape[2] // self.groups)
+        by_group = out.reshape(*out.shape[:4], self.groups, -1)[0, :, ::dy, ::dx]
+        by_group[np.arange(len(indices)), :, :, group] = here
         return [self._placed(Rows(out, corner * self.stride - self.padding[:2]))], self.bias[channel][None]
 
     def _crop(self, out: Array) -> Array:

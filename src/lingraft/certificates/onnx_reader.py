@@ -10,52 +10,89 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from lingraft.certificates.constants import Attributes, fold, integers, new_shape, squeezed, take, unsqueezed
-from lingraft.certificates.network import MAX_VALUES, Builder, Network, Value, exact_product, exact_sum, inner
+from lingraft.certificates.constants import (
+    Attributes,
+    Folder,
+    axis_of,
+    integers,
+    new_shape,
+    order_of,
+    squeezed,
+    take,
+    unsqueezed,
+)
+from lingraft.certificates.network import MAX_ALL_VALUES, Builder, Network, Value, exact_product, exact_sum, inner
 from lingraft.certificates.nodes import Convolution, Dense, Gather, Input, Scale
+from lingraft.certificates.operations import FIRST_SET, LAST_SET, require_known
 from lingraft.certificates.protobuf import OnnxGraph, OnnxNode, read_graph
+from lingraft.certificates.regular_file import read_regular
 from lingraft.certificates.rounding import UNIT, Array
 from lingraft.errors import LingraftError
 
-#: Larger files are refused.
-MAX_BYTES = 1 << 30
+#: Larger files, and those with more nodes, are refused.
+MAX_BYTES, MAX_NODES = 1 << 30, 1 << 14
+
+#: Numbers that may be computed from constants, beside as many as the file has bytes.
+ROOM = 1 << 20
+
+#: TensorProto.DataType of the images that networks take.
+IMAGES: dict[int, type] = {1: np.float32, 11: np.float64}
 
 
 def load_network(path: str | Path) -> Network:
     """Read an ONNX file; anything that is not understood is a LingraftError."""
+    return network_of(read_network(path), str(path))
+
+
+def read_network(path: str | Path) -> bytes:
+    """The content of an ONNX file."""
     try:
-        size = Path(path).stat().st_size
-        if size > MAX_BYTES:
-            raise LingraftError(f"{path} has {size:,} bytes, more than {MAX_BYTES:,}.")
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise LingraftError(f"cannot read {path}: {error.strerror}. Check the path of the ONNX file.") from error
+        return read_regular(path, MAX_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LingraftError(f"cannot read {path}: {reason}. Check the path of the ONNX file.") from error
+
+
+def network_of(data: bytes, name: str) -> Network:
+    """The network in the content of an ONNX file; `name` is for messages."""
     try:
-        return _Reader(read_graph(data)).network(hashlib.sha256(data).hexdigest())
+        return _Reader(read_graph(data), len(data)).network(hashlib.sha256(data).hexdigest())
     except LingraftError as error:
-        raise LingraftError(f"{path} cannot be checked: {str(error).removesuffix('.')}.") from error
+        raise LingraftError(f"{name} cannot be checked: {str(error).removesuffix('.')}.") from error
+    except MemoryError as error:
+        raise LingraftError(f"{name} cannot be checked: there is not enough memory.") from error
 
 
 class _Reader(Builder):
     """One pass over the graph; `values` holds what each name stands for: an array, or a Value."""
 
-    def __init__(self, graph: OnnxGraph):
+    def __init__(self, graph: OnnxGraph, size: int):
         super().__init__([], 0)
+        if not FIRST_SET <= graph.version <= LAST_SET:
+            raise LingraftError(f"operator set {graph.version} is not one of {FIRST_SET} to {LAST_SET}")
+        if len(graph.nodes) > MAX_NODES:
+            raise LingraftError(f"there are more than {MAX_NODES:,} nodes")
         self.graph = graph
+        self.folder = Folder(graph.version, size + ROOM)
         self.values: dict[str, Any] = dict(graph.constants)
         #: zero-padded maps: the node that was padded, and by how much (top, left, bottom, right)
         self.padded: dict[int, tuple[int, tuple[int, int, int, int]]] = {}
         names = [name for name in graph.inputs if name not in graph.constants]
         if len(names) != 1 or len(graph.outputs) != 1:
             raise LingraftError("the network does not have one input and one output")
-        batch, *shape = graph.inputs[names[0]] or [0]
+        kind, (batch, *shape) = graph.inputs[names[0]][0], graph.inputs[names[0]][1] or [0]
+        if kind not in IMAGES:
+            raise LingraftError(f"the input has element type {kind}, not float32 or float64")
+        self.dtype: np.dtype[Any] = np.dtype(IMAGES[kind])
         if batch not in (0, 1) or not shape or min(shape) < 1:
             raise LingraftError(f"the input has the dimensions {[batch, *shape]}, not a batch of 1 and fixed others")
         self.shape = tuple(shape)
         self.values[names[0]] = self.plain(self.add(Input([], self.inner_shape([1, *shape]))), [1, *shape])
-        uses = Counter([*graph.outputs, *(name for node in graph.nodes for name in node.inputs)])
+        #: names that stand for something, also if nothing may use it
+        self.taken = set(self.values)
+        self.uses = Counter([*graph.outputs, *(name for node in graph.nodes for name in node.inputs)])
         for node in graph.nodes:
-            self._read(node, uses)
+            self._read(node)
 
     def network(self, sha256: str) -> Network:
         """The nodes that the output depends on."""
@@ -74,41 +111,36 @@ class _Reader(Builder):
 
     # --- one node of the file -----------------------------------------------------------------------------------------
 
-    def _read(self, node: OnnxNode, uses: Counter[str]) -> None:
+    def _read(self, node: OnnxNode) -> None:
         try:
-            if any(name and name not in self.values for name in node.inputs):
-                raise LingraftError("an input is not known")
-            inputs = [self.values[name] if name else None for name in node.inputs]
-            if not node.outputs or node.outputs[0] in self.values or any(uses[name] for name in node.outputs[1:]):
-                raise LingraftError("its outputs are not supported")
-            attributes = dict(node.attributes)
-            result = self._result(node.operation, inputs, attributes)
-            if attributes:
-                raise LingraftError(f"attribute {next(iter(attributes))} is not supported")
+            result = self._result(node)
         except LingraftError as error:
             raise LingraftError(f"{node.operation} node {node.outputs[:1]}: {error}") from error
-        except (ValueError, IndexError, TypeError, AttributeError, KeyError, ZeroDivisionError) as error:
+        except (ValueError, IndexError, TypeError, AttributeError, KeyError, ArithmeticError) as error:
             raise LingraftError(f"{node.operation} node {node.outputs[:1]} is damaged: {error}") from error
-        if isinstance(result, Value) and uses[node.outputs[0]] > 1:
+        if isinstance(result, Value) and self.uses[node.outputs[0]] > 1:
             self.node_of(result)  # one site for each activation, whatever uses it
         self.values[node.outputs[0]] = result
 
-    def _result(self, operation: str, inputs: list[Any], attributes: Attributes) -> Any:
+    def _result(self, node: OnnxNode) -> Any:
+        if any(name and name not in self.values for name in node.inputs):
+            raise LingraftError("an input is not known")
+        inputs = [self.values[name] if name else None for name in node.inputs]
+        require_known(node, inputs, self.graph.version, self.dtype)
+        named = [name for name in node.outputs if name]
+        if not node.outputs[0] or len(set(named)) < len(named) or self.taken & set(named):
+            raise LingraftError("its outputs have no name, or one that is there already")
+        if any(self.uses[name] for name in named[1:]):
+            raise LingraftError("its second output is used")
+        self.taken.update(named)
         if not any(isinstance(value, Value) for value in inputs):
-            result = fold(operation, inputs, attributes)
-        elif operation == "Shape":
-            result = np.array(inputs[0].shape, dtype=np.int64)
-        else:
-            handler = getattr(self, f"_on_{operation.lower()}", None)
-            result = None if handler is None else handler(attributes, *inputs)
-        if result is None:
-            raise LingraftError("not supported; certificates are about piecewise-linear networks of these layers: "
-                                "convolution, linear, batch norm, pooling, ReLU, leaky ReLU, sums, shapes")  # fmt: skip
-        return result
+            return self.folder.fold(node.operation, inputs, node.attributes)
+        return getattr(self, f"_on_{node.operation.lower()}")(node.attributes, *inputs)
 
     def _constant(self, array: np.ndarray, shape: Sequence[int]) -> Array:
         """A constant broadcast to a value of that shape, in the order used here."""
-        if array.dtype.kind != "f" or np.broadcast_shapes(array.shape, tuple(shape)) != tuple(shape):
+        self.spend(2 * math.prod(shape))
+        if array.dtype != self.dtype or np.broadcast_shapes(array.shape, tuple(shape)) != tuple(shape):
             raise LingraftError(f"a constant of type {array.dtype} and shape {array.shape} with {list(shape)}")
         return np.ascontiguousarray(inner(np.broadcast_to(array.astype(np.float64), shape)[0]))
 
@@ -122,64 +154,78 @@ class _Reader(Builder):
         take(at, "kernel_shape", kernel, kernel)
         if groups < 1 or per_group * groups != channels or out % groups:
             raise LingraftError(f"{groups} groups do not fit {channels} channels")
-        full = np.zeros((out, *kernel, channels))  # groups become zeros: one kind of convolution is enough
-        for g in range(groups):
-            o, i = slice(g * out // groups, (g + 1) * out // groups), slice(g * per_group, (g + 1) * per_group)
-            full[o, :, :, i] = weight[o].transpose(0, 2, 3, 1)
-        shift = np.zeros(out) if bias is None else bias.astype(np.float64).reshape(out)
-        stride, dilation = (tuple(take(at, name, [1, 1])) for name in ("strides", "dilations"))
-        return self._convolved(x, full, shift, stride, self._pads(at, x, kernel, stride, dilation), dilation)
+        if bias is not None and bias.shape != (out,):
+            raise LingraftError(f"a bias of shape {bias.shape} for {out} channels")
+        matrix = weight.transpose(0, 2, 3, 1).astype(np.float64).reshape(out, -1)
+        shift = np.zeros(out) if bias is None else bias.astype(np.float64)
+        stride, dilation = (take(at, name, [1, 1]) for name in ("strides", "dilations"))
+        pads = self._pads(at, x, kernel, stride, dilation)
+        return self._convolved(x, matrix, shift, kernel, stride, pads, dilation, groups)
 
     def _pads(
         self, at: Attributes, x: Value, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
     ) -> tuple[int, int, int, int]:
         pads = take(at, "pads", [0, 0, 0, 0])
         mode = take(at, "auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+        if len(stride) != 2 or len(dilation) != 2 or not all(1 <= n <= 1 << 16 for n in (*stride, *dilation)):
+            raise LingraftError(f"strides {stride}, dilations {dilation}")
         if mode != "NOTSET" and any(pads):
             raise LingraftError(f"padding {pads} as well as {mode}")
         if mode.startswith("SAME"):
-            reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-            total = [max((-(-n // s) - 1) * s + r - n, 0) for n, s, r in zip(x.shape[2:], stride, reach, strict=True)]
+            # where the stride is larger than the kernel, the standard and runtimes differ in what they cut away
+            total = [(-(-n // s) - 1) * s + k - n for n, s, k in zip(x.shape[2:], stride, kernel, strict=True)]
+            if min(total) < 0 or max(dilation) > 1:
+                raise LingraftError(f"{mode} with a stride larger than the kernel, or with dilations")
             small, large = [t // 2 for t in total], [t - t // 2 for t in total]
             pads = small + large if mode == "SAME_UPPER" else large + small
-        if len(pads) != 4 or min(pads) < 0 or max(pads) > 1 << 16 or min(*stride, *dilation) < 1:
-            raise LingraftError(f"padding {pads}, strides {list(stride)}, dilations {list(dilation)}")
+        if len(pads) != 4 or not all(0 <= n <= 1 << 16 for n in pads):
+            raise LingraftError(f"padding {pads}")
         top, left, bottom, right = pads
         return top, left, bottom, right
 
     def _convolved(
-        self, x: Value, weight: Array, bias: Array, stride: Any, padding: tuple[int, int, int, int], dilation: Any
+        self,
+        x: Value,
+        matrix: Array,
+        bias: Array,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        padding: tuple[int, int, int, int],
+        dilation: Sequence[int],
+        groups: int,
     ) -> Value:
-        """`weight` is (out, kh, kw, in)."""
+        """`matrix` is (out, kh·kw·in/groups)."""
         source = self.node_of(x)
         if source in self.padded:  # zeros before a convolution are its own padding
             source, extra = self.padded[source]
             padding = tuple(a + b for a, b in zip(padding, extra, strict=True))  # type: ignore[assignment]
-        height, width, _ = old = self.nodes[source].shape
-        out, kh, kw, _ = weight.shape
+        height, width, channels = old = self.nodes[source].shape
+        (kh, kw), (sy, sx), (dy, dx) = kernel, stride, dilation
         sides = [
-            (n + padding[i] + padding[i + 2] - dilation[i] * (k - 1) - 1) // stride[i] + 1
-            for i, (n, k) in enumerate(((height, kh), (width, kw)))
+            (n + padding[i] + padding[i + 2] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1
+            for i, n in enumerate((height, width))
         ]
         if min(sides) < 1:
             raise LingraftError("the kernel is larger than the image")
-        shape = [1, out, *sides]
-        matrix = np.ascontiguousarray(weight.reshape(out, -1))
-        node = Convolution([source], self.inner_shape(shape), old, matrix, bias, (kh, kw), stride, padding, dilation)
+        shape = [1, len(bias), *sides]
+        padded = (height + padding[0] + padding[2]) * (width + padding[1] + padding[3]) * channels
+        if max(padded, math.prod(sides) * kh * kw * channels) > MAX_ALL_VALUES:
+            raise LingraftError("a convolution whose windows have too many numbers in all")
+        node = Convolution(
+            [source], self.inner_shape(shape), old, matrix, bias, (kh, kw), (sy, sx), padding, (dy, dx), groups
+        )
         return self.plain(self.add(node), shape)
 
     def _on_gemm(self, at: Attributes, x: Value, weight: np.ndarray, bias: np.ndarray | None = None) -> Value:
         take(at, "transA", 0, 0)
-        alpha, beta = take(at, "alpha", 1.0), take(at, "beta", 1.0)  # float32 numbers: products with weights are exact
+        alpha, beta = take(at, "alpha", 1.0), take(at, "beta", 1.0)
+        if self.dtype != np.float32 and (alpha, beta) != (1, 1):  # products of float32 numbers are exact
+            raise LingraftError("alpha and beta with float64 weights")
         weight = weight if take(at, "transB", 0, 0, 1) else weight.T
-        if not isinstance(x, Value) or weight.dtype != np.float32 or (bias is not None and bias.dtype != np.float32):
-            raise LingraftError("only products of a value and float32 weights are supported")
         shift = np.zeros(1) if bias is None else beta * bias.astype(np.float64)
         return self._dense(x, alpha * weight.astype(np.float64), shift)
 
     def _on_matmul(self, at: Attributes, x: Value, weight: np.ndarray) -> Value:
-        if not isinstance(x, Value) or isinstance(weight, Value):
-            raise LingraftError("only products of a value and constant weights are supported")
         return self._dense(x, weight.T.astype(np.float64), np.zeros(1))
 
     def _dense(self, x: Value, weight: Array, bias: Array) -> Value:
@@ -198,16 +244,20 @@ class _Reader(Builder):
     def _on_batchnormalization(self, at: Attributes, x: Value, *given: np.ndarray) -> Value:
         take(at, "training_mode", 0, 0)
         take(at, "spatial", 1, 1)
-        take(at, "is_test", 1, 1)
-        take(at, "momentum", 0.9)  # matters in training only
-        epsilon = take(at, "epsilon", float(np.float32(1e-5)))
+        epsilon = take(at, "epsilon", float(np.float32(1e-5)))  # (the momentum matters in training only)
+        if len(x.shape) < 2 or any(part.shape != (x.shape[1],) for part in given):
+            raise LingraftError("statistics that are not one number a channel")
         view = (1, -1) + (1,) * (len(x.shape) - 2)
         scale, shift, mean, variance = (self._constant(part.reshape(view), x.shape) for part in given)
         if not (variance >= 0).all() or not (variance + epsilon > 0).all():
             raise LingraftError("a variance that is not positive")
         weight = scale / np.sqrt(variance + epsilon)  # three roundings, of which the first is halved
         bias = shift - mean * weight
-        doubts = 4 * UNIT * np.abs(weight), 8 * UNIT * (np.abs(shift) + np.abs(mean * weight))
+        if not _moderate(scale, weight):
+            raise LingraftError("weights that are too small to be computed with a known error")
+        # what is below 1e-290 may have underflowed
+        below = np.where((mean != 0) & (weight != 0), 1e-290, 0.0)
+        doubts = 4 * UNIT * np.abs(weight), 8 * UNIT * (np.abs(shift) + np.abs(mean * weight)) + below
         source = self.node_of(x)
         return self.plain(self.add(Scale([source], self.nodes[source].shape, weight, bias, *doubts)), x.shape)
 
@@ -257,12 +307,10 @@ class _Reader(Builder):
             self.node_of(x)
         return Value(x.shape, x.base, x.bend * factor, x.slope * factor, x.shift * factor, x.number)
 
-    def _on_div(self, at: Attributes, x: Any, divisor: Any) -> Value:
-        if not isinstance(x, Value) or isinstance(divisor, Value):
-            raise LingraftError("division by a value is not piecewise linear")
+    def _on_div(self, at: Attributes, x: Value, divisor: np.ndarray) -> Value:
         constant = self._constant(divisor, x.shape)
-        if not constant.all():
-            raise LingraftError("a division by zero")
+        if not constant.all() or not _moderate(np.ones(1), 1 / constant):
+            raise LingraftError("a division by zero, or by a number so large that nothing is left")
         return self._rounded_scale(x, 1 / constant)
 
     def _rounded_scale(self, x: Value, weight: Array) -> Value:
@@ -283,36 +331,48 @@ class _Reader(Builder):
     # pooling
 
     def _on_averagepool(self, at: Attributes, x: Value) -> Value:
+        take(at, "auto_pad", "NOTSET", "NOTSET", "VALID")  # what counts as padding of SAME_… is not the same everywhere
         kernel, stride, pads, dilation = self._pool(at, x)
         take(at, "count_include_pad", 0, *((1,) if any(pads) else (0, 1)))
         return self._average(x, kernel, stride, pads, dilation)
 
     def _on_globalaveragepool(self, at: Attributes, x: Value) -> Value:
+        if len(x.shape) != 4:
+            raise LingraftError("only pooling of images is supported")
         return self._average(x, x.shape[2:], (1, 1), (0, 0, 0, 0), (1, 1))
 
     def _average(
-        self, x: Value, kernel: Sequence[int], stride: Any, pads: tuple[int, int, int, int], dilation: Any
+        self,
+        x: Value,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        pads: tuple[int, int, int, int],
+        dilation: Sequence[int],
     ) -> Value:
-        channels = x.shape[1]
-        if channels * channels * math.prod(kernel) > MAX_VALUES:
-            raise LingraftError("too many channels")
-        ones = np.zeros((channels, *kernel, channels))
-        ones[np.arange(channels), :, :, np.arange(channels)] = 1
-        total = self._convolved(x, ones, np.zeros(channels), stride, pads, dilation)
-        return self._rounded_scale(total, np.full(self.nodes[total.base].shape, 1 / math.prod(kernel)))
+        channels, window = x.shape[1], math.prod(kernel)
+        self.spend(channels * window)
+        ones = np.ones((channels, window))
+        total = self._convolved(x, ones, np.zeros(channels), kernel, stride, pads, dilation, channels)
+        return self._rounded_scale(total, np.full(self.nodes[total.base].shape, 1 / window))
 
-    def _pool(self, at: Attributes, x: Value) -> tuple[Any, Any, tuple[int, int, int, int], Any]:
+    def _pool(self, at: Attributes, x: Value) -> tuple[list[int], list[int], tuple[int, int, int, int], list[int]]:
         kernel, stride = take(at, "kernel_shape", []), take(at, "strides", [1, 1])
         dilation = take(at, "dilations", [1, 1])
         take(at, "ceil_mode", 0, 0)
         if len(kernel) != 2 or len(x.shape) != 4 or min(kernel) < 1:
             raise LingraftError("only pooling of images is supported")
-        return kernel, tuple(stride), self._pads(at, x, kernel, stride, dilation), tuple(dilation)
+        if self.node_of(x) in self.padded:  # onnxruntime makes it the padding of the pooling, where it is not 0
+            raise LingraftError("pooling of an image with zeros around it, which runtimes do in different ways")
+        pads = self._pads(at, x, kernel, stride, dilation)
+        if any(pad >= kernel[i % 2] for i, pad in enumerate(pads)):
+            raise LingraftError(f"padding {list(pads)} of windows {kernel}, of which some hold nothing else")
+        return kernel, stride, pads, dilation
 
     def _on_maxpool(self, at: Attributes, x: Value) -> Value:
         """A tournament: neighbours in the list of the window's values are compared, round after round."""
         (kh, kw), stride, (top, left, bottom, right), (dy, dx) = self._pool(at, x)
         take(at, "storage_order", 0, 0)
+        self.spend((x.shape[2] + top + bottom) * (x.shape[3] + left + right) * x.shape[1] * kh * kw)
 
         def windows(numbers: np.ndarray) -> np.ndarray:
             padded = np.pad(numbers[0], ((0, 0), (top, bottom), (left, right)), constant_values=-1)
@@ -334,12 +394,14 @@ class _Reader(Builder):
         return self.moved(x, lambda numbers: numbers.reshape(shape))
 
     def _on_flatten(self, at: Attributes, x: Value) -> Value:
-        axis = take(at, "axis", 1)
+        axis, rank = take(at, "axis", 1), len(x.shape)
+        if not (-rank if self.graph.version >= 11 else 0) <= axis <= rank:
+            raise LingraftError(f"axis {axis} of {rank} does not exist")
         return self._reshaped(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
     def _on_reshape(self, at: Attributes, x: Value, *shape: Any) -> Value:
-        take(at, "allowzero", 0, 0)
-        return self._reshaped(x, new_shape(x.shape, integers(at, "shape", [x, *shape], 1) or []))
+        wanted = integers({}, "the shape", shape, 0) or []
+        return self._reshaped(x, new_shape(x.shape, wanted, bool(take(at, "allowzero", 0, 0, 1))))
 
     def _on_squeeze(self, at: Attributes, x: Value, *axes: Any) -> Value:
         return self._reshaped(x, squeezed(x.shape, integers(at, "axes", [x, *axes], 1)))
@@ -348,13 +410,15 @@ class _Reader(Builder):
         return self._reshaped(x, unsqueezed(x.shape, integers(at, "axes", [x, *axes], 1) or []))
 
     def _on_transpose(self, at: Attributes, x: Value) -> Value:
-        order = take(at, "perm", None)
+        order = order_of(at, len(x.shape))
         return self.moved(x, lambda numbers: numbers.transpose(order))
 
     def _on_concat(self, at: Attributes, *parts: Any) -> Value:
         if not all(isinstance(part, Value) for part in parts):
             raise LingraftError("a constant cannot be joined")
-        axis = take(at, "axis", None)
+        if "axis" not in at:
+            raise LingraftError("no axis")
+        axis = axis_of(at["axis"], len(parts[0].shape))
         pieces = []
         for i, part in enumerate(parts):
 
@@ -368,10 +432,10 @@ class _Reader(Builder):
 
     def _on_pad(self, at: Attributes, x: Value, *rest: Any) -> Value:
         take(at, "mode", "constant", "constant")
-        pads = integers(at, "pads", [x, *rest], 1) or []
+        pads = integers(at, "pads", rest, 0) or []
         fill = rest[1] if len(rest) > 1 and rest[1] is not None else np.array(take(at, "value", 0.0))
         rank = len(x.shape)
-        if fill.any() or len(rest) > 2 or len(pads) != 2 * rank or min(pads) < 0 or max(pads) > 1 << 16:
+        if fill.any() or len(pads) != 2 * rank or min(pads) < 0 or max(pads) > 1 << 16:
             raise LingraftError("only padding with zeros is supported")
         widths = list(zip(pads[:rank], pads[rank:], strict=True))
         self.inner_shape([n + sum(w) for n, w in zip(x.shape, widths, strict=True)])
@@ -381,14 +445,20 @@ class _Reader(Builder):
             self.padded[result.base] = self.node_of(x), (top, left, bottom, right)
         return result
 
+    def _on_shape(self, at: Attributes, x: Value) -> np.ndarray:
+        return np.array(x.shape, dtype=np.int64)
+
     # nothing to do
 
     def _on_identity(self, at: Attributes, x: Value) -> Value:
         return x
 
     def _on_dropout(self, at: Attributes, x: Value, ratio: Any = None, training: Any = None) -> Value:
-        take(at, "ratio", 0.5)
-        take(at, "seed", 0)
-        if training is not None and training.any():
+        if training is not None and (training.dtype != bool or training.any()):
             raise LingraftError("dropout in training mode")
         return x
+
+
+def _moderate(before: Array, after: Array) -> bool:
+    """Whether no quotient underflowed: it is 0 where the dividend is, else far from the smallest numbers."""
+    return bool(((before == 0) | (np.abs(after) > 1e-290)).all() and np.isfinite(after).all())

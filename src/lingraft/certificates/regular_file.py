@@ -14,19 +14,13 @@ def read_regular(path: str | Path, limit: int) -> bytes:
     """
     _look(os.stat(path), limit)
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
-        _look(os.fstat(file.fileno()), limit)
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise _too_large(limit)
-    return content
+        return file.read(_look(os.fstat(file.fileno()), limit))
 
 
-def _look(found: os.stat_result, limit: int) -> None:
+def _look(found: os.stat_result, limit: int) -> int:
+    """The size of the file."""
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is not an ordinary file")
     if found.st_size > limit:
-        raise _too_large(limit)
-
-
-def _too_large(limit: int) -> OSError:
-    return OSError(errno.EFBIG, f"it is larger than {limit:,} bytes")
+        raise OSError(errno.EFBIG, f"it is larger than {limit:,} bytes")
+    return found.st_size

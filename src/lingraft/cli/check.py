@@ -37,20 +37,24 @@ def check(
 ) -> None:
     """Check certificates of robustness without trusting the verifier that wrote them, and say what they prove.
 
-    All bounds are derived again from the network and the certificate, with rounding errors accounted for. A property of
+    All bounds are derived again from the network and the certificate, with rounding errors accounted for. Where
+    onnxruntime is installed, the network must also compute what that does, at points of the region. A property of
     several boxes is proven only if each of them is. The exit code is 0 only if every certificate is accepted, every
     file that was named could be checked and every property that they are part of is proven.
     """
     from lingraft.certificates.check import check_file
     from lingraft.certificates.coverage import by_property
-    from lingraft.certificates.onnx_reader import load_network
+    from lingraft.certificates.onnx_reader import network_of, read_network
+    from lingraft.certificates.runtime import Runtime, installed
 
-    network = load_network(model)
+    content = read_network(model)
+    network = network_of(content, str(model))
+    runtime = Runtime(content) if installed() else None
     boxes = None if vnnlib is None else _boxes(vnnlib, network)
     files, unread = _files(certificates)
     records, reports = [], list["Report"]()
     for file, problem in files:
-        report = check_file(file, network) if not problem else None
+        report = check_file(file, network, runtime) if not problem else None
         records.append(_record(file, problem, report, network))
         reports += [report] if report is not None else []
         if not as_json:
@@ -64,6 +68,7 @@ def check(
             {
                 "model": str(model),
                 "model_sha256": network.sha256,
+                "compared_with_onnxruntime": runtime is not None,
                 "accepted": accepted,
                 "certificates": len(records),
                 "results": records,
@@ -74,6 +79,8 @@ def check(
         )
     else:
         _print_end(records, unread, properties, compared, vnnlib, f"{printable(model)} (sha256 {network.sha256})")
+        if runtime is None:
+            typer.echo("onnxruntime is not installed: that it computes the same from this file was not seen")
     whole = all(coverage.complete for coverage in [*properties, *([] if compared is None else [compared])])
     if accepted < len(records) or not whole:
         raise typer.Exit(1)
@@ -107,6 +114,7 @@ def _record(file: Path, problem: str, report: "Report | None", network: "Network
         "accepted": accepted,
         "reason": problem or (report and report.reason) or None,
         "seconds": round(report.seconds, 4) if report else 0.0,
+        "onnxruntime_points": report.points if report else 0,
         "proven": statement(certificate, network.outputs) if accepted and certificate else None,
         "about": _about(certificate) if certificate else None,
     }
@@ -169,6 +177,8 @@ def _print(record: dict[str, Any], report: "Report | None", network: "Network") 
     typer.echo(f"{typer.style('accepted', fg='green')} {name} {seconds}: proven is")
     for line in in_words(report.certificate, network.outputs):
         typer.echo(f"    {printable(line)}")
+    if report.points:
+        typer.echo(f"    onnxruntime computes the same from the file, at {report.points} points of that region")
     if record["about"]:
         said = ", ".join(f"{name} {value}" for name, value in record["about"].items())
         typer.echo(f"    it says about itself, which nobody has checked: {printable(said)}")

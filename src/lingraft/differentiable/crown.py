@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from lingraft.differentiable.graph import BoundedGraph, Statistics
-from lingraft.differentiable.intervals import OUT_OF_PLACE, Interval, IntervalBounds, batch_norm_line
+from lingraft.differentiable.intervals import DROPOUT, OUT_OF_PLACE, Interval, IntervalBounds, batch_norm_line
 from lingraft.differentiable.margins import margin_intervals
 from lingraft.errors import LingraftError
 from lingraft.verification.relaxation import Lines
@@ -111,7 +111,10 @@ class _Segment(NamedTuple):
 
 
 class _Segments(fx.Interpreter):
-    """Runs a graph at 0 with the outputs of the sites cut off: what is left between them is affine."""
+    """Runs a graph at 0 with the outputs of the sites cut off: what is left between them is affine.
+
+    That it is, intervals have seen: they know no other operations but max pooling.
+    """
 
     def __init__(self, graph: BoundedGraph, statistics: Statistics):
         super().__init__(graph.module)
@@ -134,12 +137,12 @@ class _Segments(fx.Interpreter):
         elif isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
             scale, shift = batch_norm_line(module, inputs.dim(), self.statistics.get(n))
             return inputs * scale + shift
-        elif isinstance(module, nn.Dropout | nn.Dropout2d) or name == "dropout":
+        elif isinstance(module, nn.Dropout | nn.Dropout2d) or n.target in DROPOUT:
             return inputs
         elif isinstance(module, nn.MaxPool2d | nn.AdaptiveMaxPool2d) or name == "max_pool2d":
             raise LingraftError("CROWN bounds for training cannot pass max pooling. Use intervals.")
-        elif name in OUT_OF_PLACE and isinstance(inputs, Tensor):
-            result, in_place = OUT_OF_PLACE[name](*args, **kwargs), True
+        elif n.target in OUT_OF_PLACE and isinstance(inputs, Tensor):
+            result, in_place = OUT_OF_PLACE[n.target](*args, **kwargs), True
         else:
             return super().run_node(n)
         if in_place and isinstance(source, fx.Node):

@@ -33,7 +33,7 @@ class BoundedGraph:
     def last_layer(self) -> nn.Linear | None:
         """The linear layer that gives the logits, if one does."""
         module = self.module.get_submodule(str(self.last.target)) if self.last.op == "call_module" else None
-        return module if isinstance(module, nn.Linear) and len(self.last.users) == 1 else None
+        return module if type(module) is nn.Linear and len(self.last.users) == 1 else None
 
     @property
     def normalizes_by_batch(self) -> bool:

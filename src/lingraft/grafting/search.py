@@ -8,6 +8,7 @@ short time limit. What is there is not done again, whatever standard accuracy is
     search/KEY/NAME-PERCENT/      the candidates, `candidate` in their summary.json says how they did
 """
 
+import copy
 import hashlib
 import json
 import math
@@ -31,6 +32,8 @@ from lingraft.grafting.scores import Scores
 from lingraft.grafting.surgery import masks
 from lingraft.progress import progress
 from lingraft.runs import ModelDescription, Run
+from lingraft.verification.conversion import convert
+from lingraft.verification.digest import digest_network
 from lingraft.verification.request import Limits, Request
 from lingraft.verification.summary import summarize
 from lingraft.verification.verdicts import Verdicts, digest_weights
@@ -105,8 +108,10 @@ class Search:
     def _settings(self) -> dict[str, Any]:
         """All that the figures of a candidate depend on, but its ratio and measure."""
         shared = {k: v for k, v in self.config.as_dict().items() if k not in ("ratio", "instability")}
+        nodes = convert(copy.deepcopy(self.model).cpu().eval(), self.description.input_shape)
         return {
             "weights": digest_weights(self.run),
+            "network": digest_network(nodes),
             "grafting": shared,
             "tuning": self.tuning.as_dict(),
             "augment": self.augment,

@@ -105,8 +105,7 @@ def watch(model: nn.Module, data: ImageSet) -> fx.GraphModule:
 
 @contextmanager
 def recording(watched: nn.Module, before: bool = False) -> Iterator[dict[str, Tensor]]:
-    """Inside, the outputs (or inputs, `before`) of every site in the last forward pass, in its order, with their graph.
-    """
+    """Inside, the outputs (or inputs, `before`) of every site in the last forward pass, in order, with their graph."""
     outputs: dict[str, Tensor] = {}
 
     def keep(name: str, output: Tensor) -> Tensor:

@@ -9,25 +9,34 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
 from lingraft.errors import LingraftError
 from lingraft.grafting.activation import GraftedActivation
+from lingraft.grafting.in_place import is_number
 from lingraft.grafting.tracing import trace
 
-#: Calls of these torch functions and tensor methods are sites, by the name of the call.
-_FUNCTIONS = {
+#: Calls of these torch functions, and of these methods of tensors, are sites.
+_FUNCTIONS: dict[Any, str] = {
+    F.relu: "relu",
+    torch.relu: "relu",
+    torch.relu_: "relu",
+    F.leaky_relu: "leaky_relu",
+    F.leaky_relu_: "leaky_relu",
+    torch.sigmoid: "sigmoid",
+    torch.sigmoid_: "sigmoid",
+    torch.tanh: "tanh",
+    torch.tanh_: "tanh",
     "relu": "relu",
     "relu_": "relu",
-    "leaky_relu": "leaky_relu",
-    "leaky_relu_": "leaky_relu",
     "sigmoid": "sigmoid",
     "sigmoid_": "sigmoid",
-    "expit": "sigmoid",
     "tanh": "tanh",
     "tanh_": "tanh",
 }
+#: Layers of exactly these types are sites: what others derived from them compute is their own affair.
 _MODULES: dict[type[nn.Module], str] = {
     nn.ReLU: "relu",
     nn.LeakyReLU: "leaky_relu",
@@ -131,19 +140,19 @@ def _call(traced: fx.GraphModule, node: fx.Node) -> tuple[str, float, bool] | No
     """(kind, negative slope, in place) of an activation call; None for any other node."""
     if node.op == "call_module":
         module = traced.get_submodule(str(node.target))
-        if isinstance(module, GraftedActivation):
+        if type(module) is GraftedActivation:
             return module.base, module.negative_slope, False
-        for kind_of, kind in _MODULES.items():
-            if isinstance(module, kind_of):
-                return kind, float(getattr(module, "negative_slope", 0.0)), bool(getattr(module, "inplace", False))
-        if isinstance(module, nn.Module) and type(module).__name__.lower() in _UNSUPPORTED:
+        if type(module) in _MODULES:
+            slope = float(getattr(module, "negative_slope", 0.0))
+            return _MODULES[type(module)], slope, bool(getattr(module, "inplace", False))
+        if type(module).__name__.lower() in _UNSUPPORTED:
             raise _unsupported(f"layer {node.target!r} ({type(module).__name__})")
         return None
     if node.op not in ("call_function", "call_method") or not _of_data(node):
         return None
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    if name in _FUNCTIONS:
-        kind = _FUNCTIONS[name]
+    if node.target in _FUNCTIONS:
+        kind = _FUNCTIONS[node.target]
         slope = _argument(node, 1, "negative_slope", 0.01) if kind == "leaky_relu" else 0.0
         position = 2 if kind == "leaky_relu" else 1
         inplace = name.endswith("_") or bool(_argument(node, position, "inplace", False))
@@ -157,20 +166,7 @@ def _call(traced: fx.GraphModule, node: fx.Node) -> tuple[str, float, bool] | No
 def _of_data(node: fx.Node) -> bool:
     """Whether the call works on a tensor computed from the input, not on a parameter, a constant or a size."""
     argument = node.args[0] if node.args else node.kwargs.get("input")
-    return isinstance(argument, fx.Node) and argument.op != "get_attr" and not _is_number(argument)
-
-
-def _is_number(node: fx.Node) -> bool:
-    """Whether the node is a size of a tensor, or computed from such sizes alone."""
-    if node.op == "call_method":
-        return node.target in ("size", "dim", "numel")
-    if node.op != "call_function":
-        return False
-    if node.target is getattr:
-        return node.args[1] in ("shape", "ndim")
-    return getattr(node.target, "__module__", "") in ("_operator", "math", "builtins") and all(
-        _is_number(argument) for argument in node.all_input_nodes
-    )
+    return isinstance(argument, fx.Node) and argument.op != "get_attr" and not is_number(argument)
 
 
 def _argument(node: fx.Node, position: int, name: str, default: Any) -> Any:

@@ -138,8 +138,6 @@ def _site(traced: fx.GraphModule, call: Call, neurons: tuple[int, ...]) -> Graft
     if reference is not None:
         site.to(device=reference.device, dtype=reference.dtype)
     site.train(traced.training)
-    if call.inplace:
-        _use_result_instead_of_input(call.node)
     traced.add_submodule(call.name, site)
     with traced.graph.inserting_before(call.node):
         argument = call.node.args[0] if call.node.args else call.node.kwargs["input"]
@@ -147,12 +145,3 @@ def _site(traced: fx.GraphModule, call: Call, neurons: tuple[int, ...]) -> Graft
     call.node.replace_all_uses_with(replacement)
     traced.graph.erase_node(call.node)
     return site
-
-
-def _use_result_instead_of_input(node: fx.Node) -> None:
-    """An activation in place also changed its input for everything that comes after it: let those read the result."""
-    source = node.args[0] if node.args else node.kwargs["input"]
-    assert isinstance(source, fx.Node)
-    for user in list(source.users):
-        if user is not node and node < user:
-            user.replace_input_with(source, node)

@@ -16,15 +16,13 @@ T = TypeVar("T")
 class OnnxNode:
     """Operation, inputs and attributes of a node."""
 
-    def __init__(self, proto: Any, inputs: Sequence[Value | None], only_use: Sequence[bool]):
+    def __init__(self, proto: Any, inputs: Sequence[Value | None]):
         from onnx import helper
 
         self.proto = proto
         self.operation: str = proto.op_type
         self.title = f"{proto.op_type} node {proto.name or proto.output[0]!r}"
         self.inputs = list(inputs)
-        #: for each input, whether nothing else uses it
-        self.only_use = list(only_use)
         self._attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
 
     def attribute(self, name: str, default: T) -> T:

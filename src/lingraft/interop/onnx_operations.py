@@ -97,33 +97,10 @@ def _arithmetic(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     if array.ndim > len(builder.shape(x)) or (array.ndim == len(builder.shape(x)) and array.shape[0] != 1):
         raise node.unsupported(f"a constant of shape {array.shape} that reaches across the batch")
     if isinstance(left, fx.Node) or node.operation in ("Add", "Mul"):
-        if node.operation in ("Add", "Sub") and node.only_use[0 if isinstance(left, fx.Node) else 1]:
-            shift = _floats(array if node.operation == "Add" else -array)
-            if _add_to_bias(builder, x, shift):
-                return x
         return builder.call(function, x, builder.constant(array))
     if node.operation == "Div":
         raise node.unsupported("division by a value")
     return builder.call(function, builder.constant(array), x)
-
-
-def _add_to_bias(builder: GraphBuilder, x: fx.Node, shift: Tensor) -> bool:
-    """Make `shift` the bias of the layer that gives x, if it has none and the shift is one number an output."""
-    layer = builder.module_of(x)
-    shape = builder.shape(x)
-    if isinstance(layer, nn.Linear):
-        one_each = (1,) * (len(shape) - 1) + (layer.out_features,)
-    elif isinstance(layer, nn.Conv1d | nn.Conv2d):
-        one_each = (1, layer.out_channels) + (1,) * (len(shape) - 2)
-    else:
-        return False
-    padded = shift.reshape((1,) * (len(shape) - shift.ndim) + tuple(shift.shape))
-    if layer.bias is not None or padded.numel() not in (1, math.prod(one_each)):
-        return False
-    if padded.numel() > 1 and padded.shape != one_each:
-        return False
-    layer.bias = nn.Parameter(padded.expand(one_each).reshape(-1).clone())
-    return True
 
 
 @_translates("BatchNormalization")

@@ -13,6 +13,8 @@ from lingraft.interop.onnx_file import reason
 IMPORT_TOLERANCE = 1e-4
 EXPORT_TOLERANCE = 1e-5
 _BATCHES = 3
+#: Points inside a box, and as many of its corners, that a comparison looks at.
+_IN_BOX = 3
 
 
 class Session:
@@ -59,6 +61,14 @@ def disagreement(session: Session, module: nn.Module, inputs: torch.Tensor, batc
         raise LingraftError("the network gives NaN or infinite outputs. Check its weights.")
     scale = max(float(np.abs(theirs).max(initial=0.0)), 1e-3)
     return float(np.abs(ours - theirs).max(initial=0.0)) / scale
+
+
+def points_of(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    """Points (k, n) of the box between `low` and `high` (n,): middle, ends, corners and others, the same every time."""
+    generator = torch.Generator().manual_seed(0)
+    inner = torch.rand(_IN_BOX, *low.shape, generator=generator).to(low)
+    parts = torch.cat([torch.tensor([0.5, 0.0, 1.0]).to(low)[:, None].expand(-1, *low.shape), inner, inner.round()])
+    return torch.minimum(torch.maximum(low + parts * (high - low), low), high)
 
 
 def random_inputs(shape: tuple[int, ...], batch: int) -> torch.Tensor:

@@ -54,20 +54,26 @@ class Study:
 
     @cached_property
     def verifications(self) -> list[Verification]:
-        """Of the weights that the run has now, by data set and ε. An image that was done twice counts once."""
+        """Of the weights that the run has now, by data set and ε. An image that was done twice counts once.
+
+        Verdicts that name another network than the last one does are left out: the same weights in changed code.
+        """
         if not (self.run.verdicts_path.exists() and self.run.weights_path.exists()):
             return []
         weights = digest_weights(self.run)
+        records = [record for record in read_lines(self.run.verdicts_path) if record.get("weights") == weights]
+        network = records[-1].get("network") if records else None
         found: dict[tuple[str, float], dict[int, tuple[dict[str, Any], Result]]] = {}
-        for record in read_lines(self.run.verdicts_path):
+        for record in records:
             try:
-                if record["weights"] != weights:
+                if record.get("network") not in (None, network):
                     continue
                 result = result_of(record)
                 result.against = [int(label) for label in record["crown"]]
                 images = found.setdefault((record["data"], float(record["eps"])), {})
-                before = images.get(result.index)
-                if before is None or result.verdict != "unknown" or before[1].verdict == "unknown":
+                about, before = images.get(result.index, (record, result))
+                other = about.get("network") != network
+                if result.verdict != "unknown" or before.verdict == "unknown" or other:
                     images[result.index] = record, result
             except (KeyError, TypeError, ValueError, AttributeError):
                 continue  # damaged; `lingraft verify` would do this image again

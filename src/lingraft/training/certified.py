@@ -16,6 +16,7 @@ from lingraft.differentiable import (
     margin_intervals,
     worst_cross_entropy,
 )
+from lingraft.differentiable.comparison import require_agreement_once
 from lingraft.training.loss import Figures, Loss
 from lingraft.training.madry import PgdLoss
 from lingraft.training.ramp import Ramp
@@ -48,6 +49,7 @@ class CertifiedLoss:
         self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Figures]:
         graph = graph_of(model)
+        require_agreement_once(model, images, labels, self.eps)
         logits, statistics = None, None
         if graph.normalizes_by_batch or (self.other is None and self.weight < 1):
             logits, statistics = clean_pass(graph, images)

@@ -13,6 +13,7 @@ from lingraft.verification.network import Network
 from lingraft.verification.nodes import Input, Site
 from lingraft.verification.region import Region
 from lingraft.verification.relaxation import Lines, relax
+from lingraft.verification.rounding import Sizes
 from lingraft.verification.rows import Rows
 
 METHODS = ("intervals", "crown", "alpha-crown")
@@ -28,6 +29,9 @@ class SiteBounds:
     radius: Tensor
     #: interval bounds of the logits, given the bounds of the sites
     logits: tuple[Tensor, Tensor]
+    #: the largest number that the sums of each node are made of, and what a unit of it may lose to rounding there
+    sizes: list[float]
+    losses: list[float]
 
     def unstable(self, network: Network, i: int) -> Tensor:
         """Neurons of site `i` that are neither grafted nor linear on their interval; smooth ones never are linear."""
@@ -42,12 +46,18 @@ def _unstable(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
     return ~site.grafted
 
 
-def bound_sites(network: Network, region: Region, budget: Budget, method: str = "crown") -> SiteBounds:
-    """One pass from the image to the logits; with CROWN, neurons that intervals leave open are bounded backwards."""
+def bound_sites(
+    network: Network, region: Region, budget: Budget, method: str = "crown", sizes: Sizes | None = None
+) -> SiteBounds:
+    """One pass from the image to the logits; with CROWN, neurons that intervals leave open are bounded backwards.
+
+    `sizes` are those of the network, to save computing them again.
+    """
+    sizes = sizes or Sizes(network)
     low, high = (network.inside(t[None].double())[0] for t in (region.lower, region.upper))
     center = (high + low) / 2
     radius = torch.maximum(high - center, center - low)  # covers the box whatever was rounded
-    found = SiteBounds({}, {}, center, radius, (low, high))
+    found = SiteBounds({}, {}, center, radius, (low, high), [], [])
     values: list[tuple[Tensor, Tensor]] = []
     for i, node in enumerate(network.nodes):
         budget.check_time()
@@ -63,6 +73,8 @@ def bound_sites(network: Network, region: Region, budget: Budget, method: str = 
             values.append(through_site(node, lower[None], upper[None]))
         else:
             values.append(through_linear(node, inputs))
+        found.sizes.append(sizes.of(i, found.sizes, found))
+        found.losses.append(sizes.share * found.sizes[i])
     found.logits = values[-1][0][0], values[-1][1][0]
     return found
 
@@ -72,7 +84,9 @@ def _sharpen(network: Network, site: Site, lower: Tensor, upper: Tensor, found: 
     open_ = _unstable(site, lower, upper).flatten().nonzero().flatten()
     if not len(open_):
         return
-    low, high = crown_bounds(network, site.inputs[0], open_, found.lines, found.center, found.radius, budget)
+    low, high = crown_bounds(
+        network, site.inputs[0], open_, found.lines, found.center, found.radius, budget, found.losses
+    )
     flat_low, flat_high = lower.view(-1), upper.view(-1)
     flat_low[open_] = torch.maximum(flat_low[open_], low)
     flat_high[open_] = torch.maximum(torch.minimum(flat_high[open_], high), flat_low[open_])

@@ -19,6 +19,7 @@ from lingraft.verification.crown import chunks, neuron_rows, pass_back
 from lingraft.verification.matrix import Matrix
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Site
+from lingraft.verification.rounding import Loss
 from lingraft.verification.rows import Rows
 
 
@@ -38,6 +39,8 @@ class Taps:
     P: Matrix
     Q: Matrix
     r: Tensor
+    #: what rounding may have taken from P x + Q h + r, (U,)
+    loss: Tensor
 
 
 @dataclass
@@ -99,22 +102,26 @@ class _Collapse:
                 torch.where(unstable[i], 0.0, found.lines[i].lower_intercept),
                 number.view(site.shape),
             )
-            P, Q, r = self._rows(site.inputs[0], index, first)
+            P, Q, r, loss = self._rows(site.inputs[0], index, first)
             place = index // site.shape[-1] if len(site.shape) > 1 else torch.zeros_like(index)
-            self.taps.append(Taps(i, site.kind, index, place, first, first + len(index), P, Q, r))
+            self.taps.append(Taps(i, site.kind, index, place, first, first + len(index), P, Q, r, loss))
 
-    def _rows(self, start: int, index: Tensor, before: int) -> tuple[Matrix, Matrix, Tensor]:
-        """P, Q and r of the chosen neurons of node `start`, with `before` taps before them."""
+    def _rows(self, start: int, index: Tensor, before: int) -> tuple[Matrix, Matrix, Tensor, Tensor]:
+        """P, Q, r and loss of the chosen neurons of node `start`, with `before` taps before them."""
         P, Q = _Pieces(self.found.center.numel(), self.found.center.device), _Pieces(before, self.found.center.device)
-        constants = []
+        none = index.new_zeros(0, dtype=torch.float64)
+        constants, losses = [none], [none]
         if len(index):
             for some in chunks(self.network, start, index, self.budget):
-                constants.append(self._tap(*neuron_rows(self.network, start, some), P, Q))
-        constant = torch.cat(constants) if constants else index.new_zeros(0, dtype=torch.float64)
-        return P.matrix(len(index)), Q.matrix(len(index)), constant
+                constant, loss = self._tap(*neuron_rows(self.network, start, some), P, Q)
+                constants.append(constant)
+                losses.append(self.found.losses[start] + loss)
+        return P.matrix(len(index)), Q.matrix(len(index)), torch.cat(constants), torch.cat(losses)
 
-    def _tap(self, pending: dict[int, Rows], constant: Tensor, P: "_Pieces", Q: "_Pieces") -> Tensor:
-        """Pass rows back, through linear neurons to the image and to the taps on the way; gives the constants."""
+    def _tap(
+        self, pending: dict[int, Rows], constant: Tensor, P: "_Pieces", Q: "_Pieces"
+    ) -> tuple[Tensor, Tensor]:
+        """Pass rows back, through linear neurons to the image and to the taps on the way; gives constants and loss."""
 
         def at_site(i: int, here: Rows) -> tuple[Rows, Tensor]:
             slope, intercept, number = self.linear[i]
@@ -123,18 +130,19 @@ class _Collapse:
             constant = (a * here.view_of(intercept)).flatten(1).sum(1)
             return Rows(a * here.view_of(slope), here.origin), constant
 
-        final, constant = pass_back(self.network, pending, constant, at_site)
+        loss = Loss(self.found.losses)
+        final, constant = pass_back(self.network, pending, constant, at_site, loss)
         every = torch.arange(1, self.found.center.numel() + 1, dtype=torch.float64, device=self.found.center.device)
         P.add(final, every.view(self.found.center.shape))
         P.rows += len(constant)
         Q.rows += len(constant)
-        return constant
+        return constant, torch.zeros_like(constant) + loss.total
 
     def finish(self, spec: Tensor, offset: Tensor) -> Collapsed:
         """The margins' rows, and everything put together."""
         total = self.taps[-1].last if self.taps else 0
         p, q = _Pieces(self.found.center.numel(), self.found.center.device), _Pieces(total, self.found.center.device)
-        constant = self._tap({len(self.network.nodes) - 1: Rows(spec)}, torch.zeros_like(offset), p, q)
+        constant, _ = self._tap({len(self.network.nodes) - 1: Rows(spec)}, torch.zeros_like(offset), p, q)
         none = self.found.center.new_zeros(0)
         bounds = [
             (low.flatten()[t.index], high.flatten()[t.index])

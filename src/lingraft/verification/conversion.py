@@ -7,9 +7,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from lingraft.errors import LingraftError
 from lingraft.grafting.activation import GraftedActivation
+from lingraft.grafting.in_place import is_number, title
 from lingraft.grafting.sites import Call, calls
 from lingraft.grafting.tracing import trace
 from lingraft.verification.nodes import Convolution, Dense, Gather, Input, Node, Scale, Shape, Site, Sum
@@ -50,22 +52,36 @@ class _Conversion:
         self.position: dict[fx.Node, int] = {}
         #: zero-padded maps: the node that was padded, and by how much (top, left, bottom, right)
         self.padded: dict[int, tuple[int, tuple[int, int, int, int]]] = {}
-        self.values = self._record(input_shape)
+        self.values = self._record(input_shape, 1)
         self.sites = {call.node: call for call in calls(self.graph)}
         for call in self.graph.graph.nodes:
             self._convert(call, input_shape)
+        self._require_separate_images(input_shape)
 
-    def _record(self, input_shape: Shape) -> dict[fx.Node, Any]:
+    def _record(self, input_shape: Shape, images: int) -> dict[fx.Node, Any]:
+        """The value of every call for so many images, all zero."""
         parameter = next(self.graph.parameters(), torch.zeros(()))
         recorder = fx.Interpreter(self.graph, garbage_collect_values=False)
         with torch.no_grad():
             try:
-                recorder.run(torch.zeros(1, *input_shape, dtype=parameter.dtype, device=parameter.device))
-            except RuntimeError as error:
+                recorder.run(torch.zeros(images, *input_shape, dtype=parameter.dtype, device=parameter.device))
+            except LingraftError:
+                raise
+            except Exception as error:
                 reason = str(error).split("While executing")[0]  # what torch.fx adds says nothing to a user
                 what = " ".join(reason.split())[:300].rstrip(".")
                 raise LingraftError(f"the model does not take images of shape {input_shape}: {what}.") from error
         return recorder.env
+
+    def _require_separate_images(self, input_shape: Shape) -> None:
+        """What was converted for one image must be there for each of several: the same shapes, one after the other."""
+        several = self._record(input_shape, 3)
+        for call in self.position:
+            if several[call].shape != (3, *self._shape(call)):
+                raise self._mixed(call)
+
+    def _mixed(self, call: fx.Node) -> LingraftError:
+        return LingraftError(f"{self._title(call)} changes the batch dimension. Keep it first and untouched.")
 
     # --- helpers that append nodes -------------------------------------------------------------
 
@@ -123,16 +139,20 @@ class _Conversion:
             self._finish(call)
             return
         sources = [node for node in call.all_input_nodes if node in self.position]
-        if not sources or isinstance(self.values[call], int | torch.Size | torch.dtype | torch.device):
+        value = self.values[call]
+        if not sources or is_number(call):
             return  # a constant or a shape: its recorded value is used where it is needed
-        if not isinstance(self.values[call], Tensor):
+        if isinstance(value, bool | int | float | complex | str):
+            raise LingraftError(
+                f"{self._title(call)} makes a {type(value).__name__} of what it computes from the image, which may be"
+                " another for each image. Compute with tensors throughout."
+            )
+        if not isinstance(value, Tensor):
             raise LingraftError(f"{self._title(call)} gives several tensors at once, which is not supported.")
-        if not self.values[call].dim() or self.values[call].shape[0] != 1:
-            raise LingraftError(f"{self._title(call)} changes the batch dimension. Keep it first and untouched.")
+        if not value.dim() or value.shape[0] != 1:
+            raise self._mixed(call)
         if call in self.sites:
             self.position[call] = _activation(self, self.sites[call], sources[0])
-            if self.sites[call].inplace:
-                self._overwrite(call, sources[0])
             return
         key, arguments, options = self._operation(call)
         handler = _HANDLERS.get(key)
@@ -143,33 +163,26 @@ class _Conversion:
             )
         try:
             self.position[call] = handler(self, call, *arguments, **options)
-        except (TypeError, ValueError, StopIteration) as error:
+        except LingraftError:
+            raise
+        except Exception as error:  # whatever torch makes of arguments that no handler was written for
             raise LingraftError(
                 f"{self._title(call)} is called with arguments that the verifier does not know."
                 " Give plain ones, in their order."
             ) from error
-        if key in _IN_PLACE and self._depends(arguments[0]):
-            self._overwrite(call, arguments[0])
-
-    def _overwrite(self, call: fx.Node, source: fx.Node) -> None:
-        """A call in place: whatever reads its source, or another name of it, from now on reads the result."""
-        old, memory = self.position[source], self.values[source].untyped_storage().data_ptr()
-        for other, position in list(self.position.items()):
-            read_later = any(call < user for user in other.users)
-            if position == old:
-                self.position[other] = self.position[call]
-            elif other is not call and read_later and self.values[other].untyped_storage().data_ptr() == memory:
-                raise LingraftError(f"{self._title(call)} changes {other.name!r} in place. Do it out of place.")
 
     def _title(self, call: fx.Node) -> str:
-        if call.op == "call_module":
-            return f"layer {call.target!r} ({type(self.graph.get_submodule(str(call.target))).__name__})"
-        return f"operation {call.name!r} ({getattr(call.target, '__name__', call.target)})"
+        return title(call, self.graph)
 
     def _operation(self, call: fx.Node) -> tuple[Any, tuple, dict]:
         """What identifies the operation, and its arguments with the module's settings filled in."""
         if call.op == "call_module":
             module = self.graph.get_submodule(str(call.target))
+            if is_parametrized(module):
+                raise LingraftError(
+                    f"{self._title(call)} computes its weights whenever it is called. Fix them before verifying:"
+                    ' torch.nn.utils.parametrize.remove_parametrizations(layer, "weight").'
+                )
             return type(module), (module, *call.args), dict(call.kwargs)
         return call.target, call.args, dict(call.kwargs)
 
@@ -186,9 +199,6 @@ class _Conversion:
 # --- handlers: (conversion, call, arguments…) → position of the resulting node --------------------
 
 _HANDLERS: dict[Any, Callable[..., int]] = {}
-
-#: Operations that also change their first argument.
-_IN_PLACE = (operator.iadd, operator.isub, "add_")
 
 
 def _handles(*keys: Any) -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -272,7 +282,7 @@ def _batch_norm(at: _Conversion, call: fx.Node, module: nn.BatchNorm2d, x: fx.No
     return at._scale(call.name, at.position[x], w, b)
 
 
-@_handles(nn.Identity, nn.Dropout, nn.Dropout2d, F.dropout, "contiguous", "detach")
+@_handles(nn.Identity, nn.Dropout, nn.Dropout2d, F.dropout, torch.clone, "clone", "contiguous", "detach")
 def _identity(at: _Conversion, call: fx.Node, *arguments: Any, **options: Any) -> int:
     if call.target is F.dropout and options.get("training", False):
         raise LingraftError(f"{at._title(call)} drops values also in eval mode. Pass training=self.training.")
@@ -285,11 +295,12 @@ def _identity(at: _Conversion, call: fx.Node, *arguments: Any, **options: Any) -
 )  # fmt: skip
 def _move(at: _Conversion, call: fx.Node, *arguments: Any, **options: Any) -> int:
     """Anything that only moves values: do it to numbered positions and read off where each went."""
-    source = next(a for a in arguments if at._depends(a))
+    (source,) = (node for node in call.all_input_nodes if at._depends(node))
     if call.op == "call_module":
         return at._gather(call, source, arguments[0](at._numbered(source)))
-    values = fx.map_arg(arguments, lambda n: at._numbered(n) if n is source else at.values[n])
-    settings = fx.map_arg(options, lambda n: at.values[n])
+    values: Any
+    settings: Any
+    values, settings = fx.map_arg((arguments, options), lambda n: at._numbered(n) if n is source else at.values[n])
     function = getattr(torch.Tensor, call.target) if isinstance(call.target, str) else call.target
     return at._gather(call, source, function(*values, **settings))
 
@@ -313,8 +324,8 @@ def _pad(
 
 
 @_handles(torch.cat, torch.concat)
-def _concat(at: _Conversion, call: fx.Node, tensors: Sequence[fx.Node], dim: int = 0, **options: Any) -> int:
-    dim = options.get("axis", dim)
+def _concat(at: _Conversion, call: fx.Node, tensors: Sequence[fx.Node], dim: int = 0, axis: int | None = None) -> int:
+    dim = dim if axis is None else axis
     parts = []
     for i, part in enumerate(tensors):
         if not at._depends(part):
@@ -348,20 +359,23 @@ def _constant(at: _Conversion, value: Any, shape: Shape) -> Tensor:
     return at._inner_constant(value, shape)
 
 
-@_handles(operator.add, operator.iadd, torch.add, "add", "add_")
+@_handles(operator.add, torch.add, "add", "add_")
 def _add(at: _Conversion, call: fx.Node, a: Any, b: Any, alpha: float = 1.0) -> int:
     return _combine(at, call, a, b, at._number(alpha))
 
 
-@_handles(operator.sub, operator.isub, torch.sub, "sub")
+@_handles(operator.sub, torch.sub, "sub", "sub_")
 def _sub(at: _Conversion, call: fx.Node, a: Any, b: Any, alpha: float = 1.0) -> int:
     return _combine(at, call, a, b, -at._number(alpha))
 
 
-@_handles(operator.mul, operator.truediv, operator.neg, torch.mul, torch.div, torch.neg, "mul", "div", "neg")
+@_handles(
+    operator.mul, operator.truediv, operator.neg, torch.mul, torch.div, torch.neg, "mul", "div", "neg", "mul_", "div_",
+    "neg_",
+)  # fmt: skip
 def _multiply(at: _Conversion, call: fx.Node, a: Any, b: Any = -1.0) -> int:
     shape = at._shape(call)
-    divides = call.target in (operator.truediv, torch.div, "div")
+    divides = call.target in (operator.truediv, torch.div, "div", "div_")
     if (at._depends(a) and at._depends(b)) or (divides and not at._depends(a)):
         raise LingraftError(f"{at._title(call)} is not linear. Only products with constants are supported.")
     variable, constant = (a, b) if at._depends(a) else (b, a)
@@ -397,7 +411,10 @@ def _pooling(at: _Conversion, call: fx.Node, arguments: tuple, options: dict, pl
     x, *rest = arguments
     if call.target is F.adaptive_avg_pool2d:
         return x, nn.AdaptiveAvgPool2d(*rest, **options)
-    return x, (nn.AvgPool2d if plain is F.avg_pool2d else nn.MaxPool2d)(*rest, **options)
+    if plain is F.avg_pool2d:
+        return x, nn.AvgPool2d(*rest, **options)
+    names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")  # another order than the module's
+    return x, nn.MaxPool2d(**dict(zip(names, rest, strict=False)), **options)
 
 
 @_handles(nn.MaxPool2d, F.max_pool2d, torch.max_pool2d)

@@ -122,14 +122,21 @@ def crown_bounds(
     center: Tensor,
     radius: Tensor,
     budget: Budget,
+    losses: list[float],
 ) -> tuple[Tensor, Tensor]:
-    """Lower and upper bounds (R,) of the chosen flat `indices` of node `start` over the box center ± radius."""
+    """Lower and upper bounds (R,) of the chosen flat `indices` of node `start` over the box center ± radius.
+
+    They are widened by what rounding may have added: see `Loss`, which takes the `losses` of the nodes up to `start`.
+    """
+    from lingraft.verification.rounding import Loss
+
     lows, highs = [], []
     for some in chunks(network, start, indices, budget):
         pending, constant = neuron_rows(network, start, some)
         both = {i: rows.and_negated() for i, rows in pending.items()}
-        final, constant = pass_back(network, both, torch.cat([constant, -constant]), relaxed(lines))
-        bound = lower_bound(final, constant, center, radius)
+        loss = Loss(losses)
+        final, constant = pass_back(network, both, torch.cat([constant, -constant]), relaxed(lines), loss)
+        bound = lower_bound(final, constant, center, radius) - loss.total - losses[start]
         lows.append(bound[: len(some)])
         highs.append(-bound[len(some) :])
     return torch.cat(lows), torch.cat(highs)

@@ -12,6 +12,8 @@ Taps of the first site may have a second upper bound h ≤ G·x + g (`facets.py`
 use, it is the share of that bound: α·(G·x + g) + (1 − α)·(s·z + t).
 The gradient has a closed form: with the minimizer x* = −sign(p), z* and h* follow forward, and ∂bound/∂λ = z*, so
 autograd is not needed.
+In float64 what rounding may have added, Σ |λ| times the loss of each tap's row, is taken off: a large β, as the linear
+programs of `leaf.py` give it, makes large what is left where a row cancels.
 """
 
 from copy import copy
@@ -141,6 +143,9 @@ class Dual:
         self.dense = [(first, last, P.to(dtype)) for first, last, P, _ in scaled if not P.sparse]
         shift = collapsed.c + self.center @ collapsed.p
         self.margins = Row(collapsed.q.to(dtype), (collapsed.p * self.radius[:, None]).to(dtype), shift.to(dtype))
+        #: what a unit of λ on each tap may lose to rounding (T, 1): what its row did when it was made, and at most as
+        #: much again when it is added to others
+        self.loss = 2 * torch.cat([collapsed.c[:0], *[t.loss for t in collapsed.taps]])[:, None]
         self.facets: Facets | None = None
         self.relu = torch.zeros(collapsed.count, 1, dtype=torch.bool, device=self.r.device)
         for first, last, kind in self.kinds:
@@ -215,6 +220,8 @@ class Dual:
             if first:
                 q[:first] += Q.transposed_times(slope[here])
         c = rows.c + (negative * lines.upper_intercept).sum(0) + (slope * self.r).sum(0)
+        if self.dtype == torch.float64:  # in float32 nothing is proven
+            c = c - (slope.abs() * self.loss).sum(0)
         if self.smooth:
             c = c + (q.clamp(min=0) * lines.lower_intercept).sum(0)
             c = c if edge is None else c + edge
@@ -224,6 +231,8 @@ class Dual:
         if self.facets is not None:
             p += self.facets.G.transposed_times(over)
             c = c + (over * self.facets.g).sum(0)
+            if self.dtype == torch.float64:
+                c = c - (over.abs() * self.loss[: len(over)]).sum(0)
         return Row(q, p, c - p.abs().sum(0))
 
     def forward(self, row: Row, lines: Lines) -> tuple[Tensor, Tensor, Tensor, Tensor]:

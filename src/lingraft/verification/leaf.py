@@ -16,7 +16,8 @@ from torch import Tensor
 from lingraft.verification.collapse import Collapsed
 from lingraft.verification.dual import Domains
 
-#: Prices of a violation, in how far the margin reaches over the leaf for each unit in which the taps are measured.
+#: Prices of a violation, in how far the margin reaches over the leaf for each unit in which the taps are measured. They
+#: make β large, and what rounding does to a row along with it: the proof, `Dual.bound` in float64, takes that off.
 PRICES = (1e2, 1e5, 1e8)
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.errors import LingraftError
+from lingraft.verification.agreement import require_agreement
 from lingraft.verification.nodes import Input, Node, Shape, Site
 
 #: Layers that compute something else in training mode; others may be in it, as containers made by torch.fx are.
@@ -66,8 +67,10 @@ class Network:
     @classmethod
     def from_module(cls, model: nn.Module, input_shape: Sequence[int]) -> "Network":
         """Convert a model in eval mode; anything unsupported is an error that names the node, before any work."""
+        from lingraft.grafting.unseen import refuse_unseen
         from lingraft.verification.conversion import convert
 
+        refuse_unseen(model)
         if model.training or any(module.training for module in model.modules() if isinstance(module, MOODY)):
             raise LingraftError("the model is in training mode. Call model.eval() before verifying it.")
         for name, tensor in model.state_dict().items():
@@ -77,23 +80,5 @@ class Network:
         device = next(model.parameters(), torch.zeros(())).device
         plain = model if device.type == "cpu" else copy.deepcopy(model).to("cpu")
         network = cls(convert(plain, shape), shape).to(torch.float64, device)
-        network._compare(model)
+        require_agreement(model, network)
         return network
-
-    def _compare(self, model: nn.Module) -> None:
-        """The converted network must give the model's own outputs on random inputs, pixels and others."""
-        parameter = next(model.parameters(), torch.zeros(()))
-        generator = torch.Generator().manual_seed(0)
-        pixels, others = (draw(4, *self.input_shape, generator=generator) for draw in (torch.rand, torch.randn))
-        images = torch.cat([pixels, 3 * others]).to(parameter)
-        with torch.no_grad():
-            expected = model(images.clone()).double()
-            given = self.forward(images.double())
-        if expected.shape != given.shape:
-            raise LingraftError(f"the model gives {tuple(expected.shape)}, expected logits of shape (N, classes).")
-        scale = expected.abs().amax(1, keepdim=True).clamp(min=1)
-        if not bool(((expected - given).abs() <= 1e-3 * scale).all()):
-            raise LingraftError(
-                "the converted network does not reproduce the model's outputs"
-                f" (largest difference {float((expected - given).abs().max()):.3g}). Please report this model."
-            )

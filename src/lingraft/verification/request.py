@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.errors import LingraftError
+from lingraft.verification.agreement import Agreement
 from lingraft.verification.network import Network
 from lingraft.verification.region import Region
 from lingraft.verification.verifier import Problem
@@ -124,7 +126,7 @@ class Request:
     def replay(self, images: Tensor, which: Sequence[int]) -> list[float]:
         """The lowest margin that the model itself, in its own precision, gives each image; they belong to `which`."""
         parameter = next(self.model.parameters(), torch.zeros(()))
-        logits = self.model(images.to(parameter)).double().cpu()
+        logits = self.model(images.to(parameter, copy=True)).double().cpu()  # the model may change them in place
         if not bool(torch.isfinite(logits).all()):
             raise LingraftError("the model gives NaN or infinite outputs. Train it again, or check its weights.")
         lowest = []
@@ -132,6 +134,18 @@ class Request:
             spec, offset = self.margins(i)
             lowest.append(float((spec @ row + offset).min()))
         return lowest
+
+    @cached_property
+    def _agreement(self) -> Agreement:
+        return Agreement(self.model, self.network)
+
+    @torch.inference_mode(False)
+    def disagreement(self, i: int, low: bool = True) -> str | None:
+        """Why what was proven of the network is not known of the model, in the region of image `i`; None if it is.
+
+        `low`: look where margins are low, too.
+        """
+        return self._agreement.in_region(self.region(i), self.images[i], *self.margins(i), seed=i, low=low)
 
     def own_precision(self, image: Tensor) -> Tensor:
         """An image as the model sees it: in the type of its parameters."""

@@ -1,19 +1,32 @@
-"""How much of a margin's bound may be rounding: sums of large numbers that cancel are not exact in float64 either.
+"""How much of a bound may be rounding: sums of large numbers that cancel are not exact in float64 either.
 
-These are estimates of what `lingraft.certificates` accounts for in full. For ordinary weights they are around 1e-11,
-where the margin that every proof must have covers them; not so for weights of 1e5 that cancel in one layer and are
-large again in the next.
+A sum of n terms loses up to about n·u of their sizes (`intervals.share`), so the losses grow with the number of values
+of a network as well as with its weights. For ordinary ones they are around 1e-9, where the margin that every proof must
+have covers them; not so for weights of 1e5 that cancel in one layer and are large again in the next, or for sums of
+100,000 terms. `lingraft.certificates` accounts for all this again, with nothing taken on trust.
 """
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from lingraft.verification.bounds import SiteBounds
 from lingraft.verification.crown import device_of
-from lingraft.verification.intervals import ROUNDING
+from lingraft.verification.intervals import share
 from lingraft.verification.network import Network
 from lingraft.verification.nodes import Input, Site
 from lingraft.verification.rows import Rows
+
+if TYPE_CHECKING:
+    from lingraft.verification.bounds import SiteBounds
+
+#: The largest size of an activation's value where that of its argument is given.
+_LARGEST: dict[str, Callable[[float], float]] = {
+    "relu": lambda size: size,
+    "sigmoid": lambda size: 1.0,
+    "tanh": lambda size: 1.0,
+}
 
 
 class Sizes:
@@ -24,6 +37,10 @@ class Sizes:
         device = device_of(network)
         #: largest sum of absolute weights, and largest constant, of every linear node
         self.linear: dict[int, tuple[float, float]] = {}
+        values = sum(node.size for node in network.nodes if isinstance(node, Input | Site))
+        #: what rows over a node's values may lose there, as a share of their coefficients times its size: whatever is
+        #: added up behind it, here or in the collapsed network, has no more terms than there are values and nodes
+        self.share = share(max(values, *(node.size for node in network.nodes)) + len(network.nodes))
         for i, node in enumerate(network.nodes):
             if not isinstance(node, Input | Site):
                 shapes = [network.nodes[j].shape for j in node.inputs]
@@ -31,38 +48,45 @@ class Sizes:
                 constant = node.forward(*[torch.zeros_like(t) for t in ones])
                 self.linear[i] = float(node.spread(*ones).max()), float(constant.abs().max())
 
-    def of(self, found: SiteBounds) -> list[float]:
-        """The largest size of each node's sums; it does not grow without end, as the bounds of every site are known."""
-        sizes: list[float] = []
-        for i, node in enumerate(self.network.nodes):
-            largest = max((sizes[j] for j in node.inputs), default=0.0)
-            if isinstance(node, Input):
-                sizes.append(_largest(found.center.abs() + found.radius))
-            elif isinstance(node, Site):
-                size = min(largest, max(map(_largest, found.bounds[i])))
-                line = size * _largest(node.slope * node.grafted) + _largest(node.intercept * node.grafted)
-                sizes.append(max(size if node.kind == "relu" else 1.0, line))
-            else:
-                weight, constant = self.linear[i]
-                sizes.append(weight * largest + constant)
-        return sizes
+    def of(self, i: int, before: list[float], found: "SiteBounds") -> float:
+        """The largest size of node `i`'s sums, from those `before` it.
+
+        It does not grow without end, as the bounds of every site up to here are known.
+        """
+        node = self.network.nodes[i]
+        largest = max((before[j] for j in node.inputs), default=0.0)
+        if isinstance(node, Input):
+            return _largest(found.center.abs() + found.radius)
+        if isinstance(node, Site):
+            if node.kind not in _LARGEST:
+                raise AssertionError(f"it is not known how large {node.kind} gets")
+            size = min(largest, max(map(_largest, found.bounds[i])))
+            line = size * _largest(node.slope * node.grafted) + _largest(node.intercept * node.grafted)
+            return max(_LARGEST[node.kind](size), line)
+        weight, constant = self.linear[i]
+        return weight * largest + constant
 
 
-def allowance(sizes: list[float], spec: Tensor, offset: Tensor) -> Tensor:
-    """By how much (L,) spec·logits + offset may be too large, where the logits' bounds are widened on the way."""
-    return ROUNDING * (max(sizes) + sizes[-1] * spec.abs().sum(1) + offset.abs())
+def allowance(losses: list[float], size: float, spec: Tensor, offset: Tensor) -> Tensor:
+    """By how much (L,) spec·logits + offset may be too large, where the logits' bounds are widened on the way.
+
+    `size` is that of the logits; as much as any node loses is allowed for in any case.
+    """
+    sums = size * spec.abs().sum(1) + offset.abs()
+    return max(losses) + share(2 * spec.shape[1]) * sums
 
 
 class Loss:
-    """What rounding may add to rows on their way back: a share of the sums of every node, times its coefficients."""
+    """What rounding may add to rows on their way back: at every node its `losses`, times the rows' coefficients."""
 
-    def __init__(self, sizes: list[float]):
-        self.sizes = sizes
+    def __init__(self, losses: list[float]):
+        self.losses = losses
         self.total: Tensor | float = 0.0
 
     def __call__(self, i: int, rows: Rows) -> None:
         """Rows are at node `i`."""
-        self.total = self.total + ROUNDING * self.sizes[i] * rows.coefficients.abs().flatten(1).sum(1)
+        size = torch.linalg.vector_norm(rows.coefficients.flatten(1), 1, dim=1)
+        self.total = self.total + self.losses[i] * size
 
 
 def _largest(values: Tensor) -> float:

@@ -3,7 +3,9 @@
     verdicts.jsonl      one line for each image that was done, appended and flushed
     witnesses/          counterexamples as safetensors files, named after data set, image and ε
 
-A verdict is used again only if it is about the same weights, image, label, ε and pixel range.
+A verdict is used again only if it answers the same question: the same network as the verifier converted it, image,
+region and margins (`digest.py`). Those of version 0.1.0 name the weights instead, which do not say all that a network
+computes: they are read, and reports show them, but the images are verified again.
 """
 
 import hashlib
@@ -17,6 +19,7 @@ from torch import Tensor
 from lingraft.errors import LingraftError
 from lingraft.files import append_line, read_lines
 from lingraft.runs import Run, load_tensors, save_tensors
+from lingraft.verification.digest import digest_network, digest_question
 from lingraft.verification.request import Limits, Request
 from lingraft.verification.summary import VERDICTS
 from lingraft.verification.verifier import Result
@@ -85,7 +88,7 @@ class Verdicts:
     def __init__(self, run: Run, data: str, request: Request, limits: Limits, first: int = 0, path: Path | None = None):
         self.run, self.data, self.request, self.limits, self.first = run, data, request, limits, first
         self.path = path or run.verdicts_path
-        self.weights = digest_weights(run)
+        self.weights, self.network = digest_weights(run), digest_network(request.network.nodes)
 
     def known(self) -> dict[int, Result]:
         """Results that need not be found again, by the number of the image in the request."""
@@ -115,6 +118,8 @@ class Verdicts:
         """What a verdict on image `i` depends on, and the limits it is found under."""
         assert self.request.labels is not None
         return {
+            "question": digest_question(self.network, self.request.problem(i)),
+            "network": self.network,
             "weights": self.weights,
             "data": self.data,
             "image": digest_image(self.request.images[i]),
@@ -150,10 +155,8 @@ class Verdicts:
         return result
 
 
-def _key(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    names = ("weights", "data", "image", "index", "label", "eps", "double")
-    clip = record.get("clip", [0.0, 1.0])  # what all verdicts without it are about
-    return (*(str(record.get(name)) for name in names), str(clip))
+def _key(record: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(record.get(name)) for name in ("question", "data", "index", "double"))
 
 
 def _range(clip: tuple[float, float] | None) -> list[float] | None:
@@ -161,7 +164,7 @@ def _range(clip: tuple[float, float] | None) -> list[float] | None:
 
 
 def digest_weights(run: Run) -> str:
-    """Changes with the architecture and the weights of a run."""
+    """Changes with the architecture and the weights of a run: what a report shows verdicts of."""
     description = run.describe()
     digest = hashlib.sha256(repr((description.architecture, description.input_shape)).encode())
     digest.update(run.weights_path.read_bytes())

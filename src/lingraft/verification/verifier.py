@@ -171,28 +171,28 @@ class _Attempt:
         every = left = torch.arange(len(problem.spec), device=problem.spec.device)
         self._attack(left, QUICK_STEPS, 1)
         result.stage = "intervals"
-        found = bound_sites(self.network, problem.region, self.budget, "intervals")
+        sizes = self.verifier.sizes
+        found = bound_sites(self.network, problem.region, self.budget, "intervals", sizes)
         self._allow_for_rounding(found)
         left = left[_open(margin_intervals(found, *self._spec(left)))]
         if not len(left):
             self._count(found)
             return self.finish("verified")
         result.stage = "crown"
-        found = bound_sites(self.network, problem.region, self.budget)
-        sizes = self._allow_for_rounding(found)
+        found = bound_sites(self.network, problem.region, self.budget, sizes=sizes)
+        self._allow_for_rounding(found)
         self._count(found)
-        loss = Loss(sizes)
+        loss = Loss(found.losses)
         bounds = margin_crown(self.network, found, *self._spec(every), loss) - loss.total
         self.rounding = self.rounding + loss.total
         left = left[_open(bounds)[left]]
         result.crown = bounds.tolist()
         return self._optimize(found, left) if len(left) else self.finish("verified")
 
-    def _allow_for_rounding(self, found: SiteBounds) -> list[float]:
-        """Set `rounding` for these bounds; the sizes that it comes from."""
-        sizes = self.verifier.sizes.of(found)
-        self.rounding = allowance(sizes, self.problem.spec.double(), self.problem.offset.double())
-        return sizes
+    def _allow_for_rounding(self, found: SiteBounds) -> None:
+        """Set `rounding` for these bounds."""
+        spec, offset = self.problem.spec.double(), self.problem.offset.double()
+        self.rounding = allowance(found.losses, found.sizes[-1], spec, offset)
 
     def _spec(self, margins: Tensor) -> tuple[Tensor, Tensor]:
         """What is to be proven: the margins less what rounding may add to their bounds."""

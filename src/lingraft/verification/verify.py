@@ -175,9 +175,13 @@ def checked(request: Request, i: int, result: Result) -> Result:
     """The result, unless the model itself does not confirm it: then it is unknown.
 
     A witness must lie in the region exactly, as numbers of the model's own precision, and the model must get it wrong.
+    Where the network was verified, the model must have the same margins at points of the region.
     """
     if result.verdict == "misclassified":
         return _doubtful(result, "the image is on the boundary: only rounding decides whether the model gets it right")
+    if result.verdict == "verified":
+        why = request.disagreement(i, low=result.stage not in ("intervals", "crown"))  # else no margin is very low
+        return result if why is None else _doubtful(result, why)
     if result.verdict != "falsified":
         return result
     if result.witness is None:
@@ -194,7 +198,7 @@ def checked(request: Request, i: int, result: Result) -> Result:
 
 
 def _doubtful(result: Result, why: str) -> Result:
-    result.verdict, result.reason, result.error, result.witness = "unknown", "numerical", why, None
+    result.verdict, result.reason, result.error, result.witness, result.proof = "unknown", "numerical", why, None, None
     return result
 
 
