@@ -353,7 +353,11 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @_mutation("collapse: constants")
 def _(patch: pytest.MonkeyPatch) -> None:
-    _wrap(patch, collapse._Collapse, "_tap", lambda f, *a: -f(*a))
+    def negated(f: Any, *a: Any) -> tuple[Tensor, Tensor]:
+        constant, loss = f(*a)
+        return -constant, loss
+
+    _wrap(patch, collapse._Collapse, "_tap", negated)
 
 
 @_mutation("collapse: coefficients on taps")

@@ -74,7 +74,7 @@ class Forms:
             one_way = Row(*(t[..., some] for t in before.margins))
             rows = Row(*(torch.cat([t, -t], dim=-1) for t in one_way))
             found = before.backward(rows, Lines(*(line.expand(-1, 2 * len(some)) for line in lines)), None, None)
-            constant = found.c + found.p.abs().sum(0)
+            constant = found.c + found.p.abs().sum(0) - 2 * taps.loss[some].repeat(2)
             places = taps.place[some]
             for place in places.unique().tolist():
                 here = (places == place).nonzero().flatten()

@@ -39,7 +39,7 @@ def tighten(dual: Dual, exact: Dual, base: Domains, taps: Tensor, steps: int) ->
     margin = exact.rows(columns)
     margin = margin._replace(c=margin.c - MARGIN)
     rows = _plus(_signed(exact.tap_rows(both), sign), gamma.double(), margin)
-    found = exact.bound(columns, rows)
+    found = exact.bound(columns, rows) - exact.loss[both, 0]
     below, above = torch.where(torch.isfinite(found), found, -torch.inf).view(2, count)
     low, high = outward(below, -above, base.lower.dtype)
     base.lower[taps, 0] = torch.maximum(base.lower[taps, 0], low)
