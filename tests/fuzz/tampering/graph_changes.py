@@ -454,8 +454,8 @@ def damage_numbers(rng: Rng, model: Any) -> str:
 def balanced_numbers(rng: Rng, model: Any) -> str:
     """Factors that are tiny and huge but have a product of about 1: what is lost on the way is large in the end."""
     tiny = -rng.uniform(200, 350)
-    parts = rng.dirichlet(np.full(4, 8.0))
-    exponents = [tiny, *(-tiny * parts)] if rng.random() < 0.7 else [*(-tiny * parts[:2]), tiny, *(-tiny * parts[2:])]
+    parts = rng.dirichlet(np.full(int(pick(rng, [2, 3, 4])), 8.0))
+    exponents = [tiny, *(-tiny * parts)] if rng.random() < 0.7 else [-tiny * parts[0], tiny, *(-tiny * parts[1:])]
     nodes, constants, value = [], {}, "x"
     for i, exponent in enumerate(exponents):
         kinds = ["Mul", "Div", "BatchNormalization"] if abs(exponent) < 300 else ["BatchNormalization"]
