@@ -10,6 +10,7 @@ from chance import Rng, Skip, pick
 from computed_constants import compute_constant
 from graph_changes import (
     add_attribute,
+    balanced_numbers,
     change_attribute,
     change_connections,
     change_operation,
@@ -148,7 +149,7 @@ def _special_fields(rng: Rng, content: bytes) -> tuple[bytes, str]:
 GRAPH: dict[str, list[Callable[[Rng, Any], str]]] = {
     "attributes": [change_attribute, change_attribute, add_attribute, same_padding],
     "operations and versions": [change_operation, change_opset, change_opset],
-    "tensors": [change_weights, change_weights, damage_numbers],
+    "tensors": [change_weights, change_weights, change_weights, damage_numbers, balanced_numbers],
     "types and shapes": [change_value, change_value, other_type, only_constants, two_values],
     "connections and names": [change_connections, change_connections, shadow],
     "nodes inserted": [insert_node],

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 Array = np.ndarray
 
-#: Roots are rounded to so many binary digits behind the point; what is closer to 0 than DOUBT is not decided.
+#: Roots are rounded to so many binary digits; what is closer to 0 than DOUBT is then not decided.
 ROOT_BITS, DOUBT = 400, Fraction(1, 2**250)
 
 
@@ -32,9 +32,9 @@ def rational(array: Array) -> Array:
 
 
 def root(value: Fraction) -> Fraction:
-    """√value, rounded."""
-    scale = 1 << (2 * ROOT_BITS)
-    return Fraction(math.isqrt(value.numerator * scale // value.denominator), 1 << ROOT_BITS)
+    """√value, rounded to ROOT_BITS digits."""
+    bits = ROOT_BITS + max(0, value.denominator.bit_length() - value.numerator.bit_length())
+    return Fraction(math.isqrt((value.numerator << 2 * bits) // value.denominator), 1 << bits)
 
 
 class Evaluator:

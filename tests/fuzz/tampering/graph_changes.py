@@ -408,10 +408,13 @@ def damage_numbers(rng: Rng, model: Any) -> str:
     """Numbers of a normalization or a scale that are very large or very small, so that products under- or overflow."""
     channels = int(pick(rng, [2, 3]))
     kind = pick(rng, [np.float32, np.float64, np.float64])
-    largest = 30 if kind == np.float32 else 150
+    low, high = (-38, 20) if kind == np.float32 else (-307, 95)
 
     def size() -> float:
-        return float(10.0 ** rng.uniform(-largest * 1.25, largest * 0.6)) if rng.random() < 0.7 else float(rng.normal())
+        return float(10.0 ** rng.uniform(low, high)) if rng.random() < 0.7 else float(rng.normal())
+
+    def variance() -> float:
+        return float(10.0 ** rng.uniform(low, -low)) if rng.random() < 0.7 else float(rng.uniform(0, 2))
 
     nodes, constants, value = [], {}, "x"
     for i in range(int(rng.integers(1, 5))):
@@ -421,7 +424,7 @@ def damage_numbers(rng: Rng, model: Any) -> str:
         if operation == "BatchNormalization":
             for part in "sbmv":
                 constants[f"{part}{i}"] = np.array(
-                    [abs(size()) if part == "v" else size() for _ in range(channels)], kind
+                    [variance() if part == "v" else size() for _ in range(channels)], kind
                 )
                 names.append(f"{part}{i}")
             if rng.random() < 0.5:
@@ -446,3 +449,35 @@ def damage_numbers(rng: Rng, model: Any) -> str:
     model.graph.CopyFrom(graph)
     model.opset_import[0].version = 13
     return f"extreme numbers, {np.dtype(kind).name}"
+
+
+def balanced_numbers(rng: Rng, model: Any) -> str:
+    """Factors that are tiny and huge but have a product of about 1: what is lost on the way is large in the end."""
+    tiny = -rng.uniform(200, 350)
+    parts = rng.dirichlet(np.full(int(pick(rng, [2, 3, 4])), 8.0))
+    exponents = [tiny, *(-tiny * parts)] if rng.random() < 0.7 else [-tiny * parts[0], tiny, *(-tiny * parts[1:])]
+    nodes, constants, value = [], {}, "x"
+    for i, exponent in enumerate(exponents):
+        kinds = ["Mul", "Div", "BatchNormalization"] if abs(exponent) < 300 else ["BatchNormalization"]
+        operation = pick(rng, kinds)
+        factor = rng.uniform(1, 9, 2)
+        names, more = [f"c{i}"], {}
+        if operation == "BatchNormalization":
+            squared = float(rng.uniform(max(-290, 2 * (-300 - exponent)), min(290, 2 * (290 - exponent))))
+            zeros = {f"b{i}": np.zeros(2), f"m{i}": np.zeros(2)}
+            constants |= {
+                f"s{i}": factor * 10.0 ** (exponent + squared / 2),
+                **zeros,
+                f"v{i}": np.full(2, 10.0**squared),
+            }
+            names, more = [f"s{i}", *zeros, f"v{i}"], {"epsilon": 0.0}
+        else:
+            constants[f"c{i}"] = (factor * 10.0 ** (exponent if operation == "Mul" else -exponent))[None]
+        nodes.append(helper.make_node(operation, [value, *names], [f"z{i}"], **more))
+        value = f"z{i}"
+    nodes.append(helper.make_node("Identity", [value], ["y"]))
+    values = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, [1, 2]) for name in "xy"]
+    tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    model.graph.CopyFrom(helper.make_graph(nodes, "balanced", values[:1], values[1:], tensors))
+    model.opset_import[0].version = 13
+    return "extreme numbers that cancel"
