@@ -27,15 +27,15 @@ from rich.console import Console
 from rich.table import Table
 
 from lingraft import load_onnx
-from lingraft.certificates.check import check
-from lingraft.certificates.format import FIRST_LINE, PARTS, Certificate, Rejected, decode, encode
-from lingraft.certificates.onnx_reader import load_network
+from lingraft.checker.check import check
+from lingraft.checker.format import FIRST_LINE, PARTS, Certificate, Rejected, decode, encode
+from lingraft.checker.onnx_reader import load_network
 from lingraft.cli.options import parse_images
 from lingraft.errors import LingraftError
-from lingraft.verification.certificate_writer import CertificateWriter, claim_of_image
-from lingraft.verification.process_memory import forget_peak, peak_memory
-from lingraft.verification.request import Request
-from lingraft.verification.verifier import Verifier
+from lingraft.formats.certificate_writer import CertificateWriter, claim_of_image
+from lingraft.process_memory import forget_peak, peak_memory
+from lingraft.solver.request import Request
+from lingraft.solver.verifier import Verifier
 
 console = Console(stderr=True, highlight=False)
 

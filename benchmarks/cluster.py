@@ -25,11 +25,11 @@ from rich.table import Table
 
 from lingraft import load_onnx
 from lingraft.cli.options import parse_images
-from lingraft.cluster.connection import LOCAL, connected
-from lingraft.cluster.ray_workers import Actor
 from lingraft.errors import LingraftError
-from lingraft.verification.request import Limits, Request
-from lingraft.verification.verify import verify_each
+from lingraft.pool.images import verify_each
+from lingraft.pool.ray.connection import LOCAL, connected
+from lingraft.pool.ray.ray_workers import Actor
+from lingraft.solver.request import Limits, Request
 
 #: 40 images that are all decided in seconds: without those that stay undecided for minutes, whose time is the limit.
 PROBLEMS = ("cnn_b_graft50:0:1", "cnn_b_graft50:2:4", "cnn_b_graft50:5:30", "mnist_cnn_a_adv:0:12")

@@ -23,9 +23,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import lingraft
-from lingraft import zoo
-from lingraft.grafting import GraftedActivation
 from lingraft.memory import kept_memory
+from lingraft.model import zoo
+from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.training import TrainingConfig, make_loss
 
 LIMIT = 1.10

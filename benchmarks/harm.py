@@ -14,9 +14,8 @@ from statistics import fmean
 
 import torch
 
+from lingraft.attack.evaluation import Attack, evaluate
 from lingraft.data import load
-from lingraft.demo import one_thread, train_network
-from lingraft.evaluation import Attack, evaluate
 from lingraft.files import append_line, read_lines
 from lingraft.grafting import (
     GAMMAS,
@@ -27,13 +26,14 @@ from lingraft.grafting import (
     choose,
     fine_tuning_defaults,
     graft_and_tune,
-    masks,
     score,
 )
+from lingraft.model.surgery import masks
 from lingraft.runs import Run
 from lingraft.runs import load as load_run
-from lingraft.verification.summary import summarize
-from lingraft.verification.verify import verify
+from lingraft.runs.summary import summarize
+from lingraft.work.demo import one_thread, train_network
+from lingraft.work.verify import verify
 
 CPU, EPS = torch.device("cpu"), 0.05
 STAGES = {"stages": GAMMAS, "inf": (float("inf"),)}

@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lingraft import zoo
 from lingraft.data import DATASETS, Batches, ImageSet
+from lingraft.model import zoo
 
 LIMIT = 0.03
 BATCH = 128

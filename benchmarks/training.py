@@ -26,9 +26,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lingraft import zoo
 from lingraft.attack.ball import ascend, bounds
 from lingraft.memory import kept_memory
+from lingraft.model import zoo
 from lingraft.training import initialize
 from lingraft.training.fast import FastAdversarialLoss, misalignment
 from lingraft.training.step import take_step

@@ -26,10 +26,10 @@ from rich.table import Table
 from lingraft import load_onnx
 from lingraft.cli.options import parse_images
 from lingraft.errors import LingraftError
-from lingraft.verification.answerer import decide
-from lingraft.verification.request import Request
-from lingraft.verification.verifier import Verifier
-from lingraft.verification.verify import checked
+from lingraft.pool.answerer import decide
+from lingraft.solver.confirmation import checked
+from lingraft.solver.request import Request
+from lingraft.solver.verifier import Verifier
 
 #: What the recorded results are about: seconds an image, and how many of the images.
 LIMIT, LIMITS, COUNTS = 60.0, {"resnet2b": 120.0}, {"resnet2b": 4}

@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import lingraft
-from lingraft.grafting import grafted_activations
-from lingraft.verification.bounds import bound_sites, margin_crown
-from lingraft.verification.budget import Budget
-from lingraft.verification.collapse import Collapsed, collapse
-from lingraft.verification.network import Network
-from lingraft.verification.relaxation import relax
+from lingraft.model.sites import grafted_activations
+from lingraft.solver.bounds import bound_sites, margin_crown
+from lingraft.solver.budget import Budget
+from lingraft.solver.collapse import Collapsed, collapse
+from lingraft.solver.network import Network
+from lingraft.solver.relaxation import relax
 
 EPS = 0.17
 LIGHT, DARK, RED, GREY = "#7aa5cc", "#1f5f99", "#b5442e", "#8a8f98"

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 import lingraft
-from lingraft.certificates.check import check_file
-from lingraft.certificates.onnx_reader import load_network
+from lingraft.checker.check import check_file
+from lingraft.checker.onnx_reader import load_network
 from lingraft.data import load
-from lingraft.verification.certificate_writer import claim_of_image
-from lingraft.verification.certify import Certifier
-from lingraft.verification.request import Limits, Request
-from lingraft.verification.verify import verify_each
+from lingraft.formats.certificate_writer import claim_of_image
+from lingraft.pool.images import verify_each
+from lingraft.solver.request import Limits, Request
+from lingraft.work.certify import Certifier
 
 EPS = 0.03
 

@@ -8,9 +8,9 @@ import math
 import torch
 
 import lingraft
-from lingraft import zoo
 from lingraft.data import load
 from lingraft.grafting import unstable_ratio
+from lingraft.model import zoo
 from lingraft.training import initialize
 
 EPS = 0.08

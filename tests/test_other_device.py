@@ -13,16 +13,17 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from lingraft import zoo
+from lingraft.attack.evaluation import Attack, evaluate
 from lingraft.data import ImageSet, load
-from lingraft.evaluation import Attack, evaluate
-from lingraft.grafting import GraftingConfig, graft, sites
+from lingraft.grafting import GraftingConfig
 from lingraft.grafting.choose import score
-from lingraft.grafting.surgery import prepared, shapes
+from lingraft.model import zoo
+from lingraft.model.sites import sites
+from lingraft.model.surgery import graft, prepared, shapes
+from lingraft.solver.request import Request
+from lingraft.solver.verifier import Verifier
 from lingraft.training import TrainingConfig, loss_at, make_loss
 from lingraft.training.step import take_step
-from lingraft.verification.request import Request
-from lingraft.verification.verifier import Verifier
 
 ELSEWHERE = torch.device("meta")
 

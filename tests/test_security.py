@@ -15,11 +15,11 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 #: Messages between a process and the workers that it has started itself; see docs/security.md.
 PICKLES = {
-    "verification/worker.py",
-    "verification/workers.py",
-    "verification/crew.py",
-    "verification/answerer.py",
-    "cluster/ray_workers.py",
+    "pool/worker.py",
+    "pool/workers.py",
+    "pool/crew.py",
+    "pool/answerer.py",
+    "pool/ray/ray_workers.py",
 }
 
 #: Calls that are never right here, by the end of their name.

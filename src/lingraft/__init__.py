@@ -8,43 +8,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lingraft.errors import LingraftError
+from lingraft.version import __version__
 
 if TYPE_CHECKING:
     from lingraft.data.images import ImageSet as ImageSet
-    from lingraft.grafting.sites import sites as sites
-    from lingraft.grafting.surgery import graft as graft
-    from lingraft.grafting.surgery import pruned as pruned
-    from lingraft.interop.onnx_export import export_onnx as export_onnx
-    from lingraft.interop.onnx_import import load_onnx as load_onnx
+    from lingraft.formats.onnx_export import export_onnx as export_onnx
+    from lingraft.formats.onnx_import import load_onnx as load_onnx
+    from lingraft.model.sites import sites as sites
+    from lingraft.model.surgery import graft as graft
+    from lingraft.model.surgery import pruned as pruned
     from lingraft.report.write import write_report as write_report
     from lingraft.runs import load as load
-    from lingraft.steps import evaluate as evaluate
-    from lingraft.steps import save as save
-    from lingraft.steps import score as score
-    from lingraft.steps import select as select
-    from lingraft.steps import train as train
-    from lingraft.verification.bounds import bounds as bounds
-    from lingraft.verification.region import Region as Region
-    from lingraft.verification.verify import verify as verify
-
-__version__ = "0.1.0"
+    from lingraft.solver.bounds import bounds as bounds
+    from lingraft.solver.region import Region as Region
+    from lingraft.work.steps import evaluate as evaluate
+    from lingraft.work.steps import save as save
+    from lingraft.work.steps import score as score
+    from lingraft.work.steps import select as select
+    from lingraft.work.steps import train as train
+    from lingraft.work.verify import verify as verify
 
 _HOME = {
     "ImageSet": "lingraft.data.images",
-    "Region": "lingraft.verification.region",
-    "bounds": "lingraft.verification.bounds",
-    "evaluate": "lingraft.steps",
-    "export_onnx": "lingraft.interop.onnx_export",
-    "graft": "lingraft.grafting.surgery",
+    "Region": "lingraft.solver.region",
+    "bounds": "lingraft.solver.bounds",
+    "evaluate": "lingraft.work.steps",
+    "export_onnx": "lingraft.formats.onnx_export",
+    "graft": "lingraft.model.surgery",
     "load": "lingraft.runs",
-    "load_onnx": "lingraft.interop.onnx_import",
-    "pruned": "lingraft.grafting.surgery",
-    "save": "lingraft.steps",
-    "score": "lingraft.steps",
-    "select": "lingraft.steps",
-    "sites": "lingraft.grafting.sites",
-    "train": "lingraft.steps",
-    "verify": "lingraft.verification.verify",
+    "load_onnx": "lingraft.formats.onnx_import",
+    "pruned": "lingraft.model.surgery",
+    "save": "lingraft.work.steps",
+    "score": "lingraft.work.steps",
+    "select": "lingraft.work.steps",
+    "sites": "lingraft.model.sites",
+    "train": "lingraft.work.steps",
+    "verify": "lingraft.work.verify",
     "write_report": "lingraft.report.write",
 }
 

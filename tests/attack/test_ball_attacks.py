@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lingraft import zoo
 from lingraft.attack import fgsm, pgd
 from lingraft.attack.ball import ascend, bounds, uniform_start
 from lingraft.attack.gradient import cross_entropy, input_gradient
+from lingraft.model import zoo
 
 
 def small_model(seed: int = 0) -> nn.Module:

@@ -5,9 +5,9 @@ import torch
 
 from lingraft import LingraftError
 from lingraft.attack import fgsm, register
+from lingraft.attack.evaluation import Attack, evaluate
 from lingraft.attack.registry import FUNCTIONS
 from lingraft.data import load
-from lingraft.evaluation import Attack, evaluate
 
 
 @pytest.fixture

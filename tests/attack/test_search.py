@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lingraft import zoo
 from lingraft.attack import find_unbroken
 from lingraft.attack.ball import ascend, bounds
 from lingraft.attack.gradient import cross_entropy, input_gradient
 from lingraft.attack.noise import uniform_noise
 from lingraft.data import ImageSet, load
+from lingraft.model import zoo
 
 
 class Counting(nn.Module):

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from lingraft.certificates.format import Certificate, Part, encode
-from lingraft.certificates.onnx_reader import load_network
+from lingraft.checker.format import Certificate, Part, encode
+from lingraft.checker.onnx_reader import load_network
 from lingraft.cli import app
-from lingraft.interop.onnx_export import export_onnx
+from lingraft.formats.onnx_export import export_onnx
 
 
 def lingraft(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -104,7 +104,7 @@ def test_what_does_not_run_as_it_was_read_is_rejected(folder, monkeypatch):
     """A reader that misread the file: nothing but the comparison notices."""
     misread = load_network(folder / "net.onnx")
     misread.nodes[-1].weight = misread.nodes[-1].weight + 1e-4
-    monkeypatch.setattr("lingraft.certificates.onnx_reader.network_of", lambda content, name: misread)
+    monkeypatch.setattr("lingraft.checker.onnx_reader.network_of", lambda content, name: misread)
     done = check(folder / "true.cert", "--model", folder / "net.onnx")
     assert done.exit_code == 1
     assert "onnxruntime computes another function" in done.output
@@ -198,7 +198,7 @@ def test_boxes_and_constraints_are_compared_with_the_property(parts, tmp_path):
 
 
 def test_a_certificate_that_lies_about_its_part_is_found_out_by_the_property(parts, tmp_path):
-    from lingraft.certificates.format import read
+    from lingraft.checker.format import read
 
     certificate = read(parts / "some" / "some-box1of2.cert")
     certificate.part = Part(certificate.part.property_sha256, 1, 1)
@@ -291,8 +291,8 @@ def test_terminals_that_know_few_characters(folder):
 
 def test_runs(tmp_path):
     """`lingraft verify RUN --check`: counts, a second time without verifying, and `lingraft check` agrees."""
-    from lingraft import zoo
     from lingraft.data import load
+    from lingraft.model import zoo
     from lingraft.runs import ModelDescription, Run
 
     torch.manual_seed(0)

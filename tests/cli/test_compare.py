@@ -10,13 +10,14 @@ import torch
 import torch.nn.functional as F
 from typer.testing import CliRunner
 
-from lingraft import LingraftError, zoo
+from lingraft import LingraftError
 from lingraft.cli import app
 from lingraft.data import load
 from lingraft.files import read_lines
-from lingraft.interop.answer import read_counterexample
-from lingraft.interop.other_verifiers import find_tool
+from lingraft.formats.answer import read_counterexample
+from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
+from lingraft.work.vnncomp.other_verifiers import find_tool
 
 SMALL, LARGE = "0.002", "0.2"
 

@@ -6,16 +6,16 @@ import sys
 
 import pytest
 
-from lingraft import zoo
 from lingraft.attack.registry import FUNCTIONS
 from lingraft.cli.completion import NAMES, offer
 from lingraft.data import DATASETS
 from lingraft.data.sources import SOURCES
 from lingraft.grafting import BOUNDS, INSTABILITIES, RANKS, SIGNIFICANCES
 from lingraft.grafting import METHODS as GRAFTING
-from lingraft.interop.other_verifiers import TOOLS
+from lingraft.model import zoo
 from lingraft.training import METHODS, PRESETS, SCHEDULES
 from lingraft.training.initialization import INITIALIZATIONS
+from lingraft.work.vnncomp.other_verifiers import TOOLS
 
 
 def test_the_names_that_are_offered_are_those_that_are_known():

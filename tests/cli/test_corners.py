@@ -12,11 +12,12 @@ from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import lingraft
-from lingraft import LingraftError, zoo
+from lingraft import LingraftError
 from lingraft.cli import app
 from lingraft.data import load
 from lingraft.files import read_json, read_lines
 from lingraft.grafting.fine_tuning import describe_sites
+from lingraft.model import zoo
 from lingraft.report.study import Study
 from lingraft.runs import ModelDescription, Run
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lingraft.cli import app
-from lingraft.environment import package_versions
+from lingraft.work.environment import package_versions
 
 
 @pytest.fixture

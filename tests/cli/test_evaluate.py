@@ -7,8 +7,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from lingraft import LingraftError, zoo
+from lingraft import LingraftError
 from lingraft.cli import app
+from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 
 QUICK = ["--steps", "2", "--restarts", "2"]

@@ -11,9 +11,10 @@ from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import lingraft
-from lingraft import LingraftError, data, zoo
+from lingraft import LingraftError, data
 from lingraft.cli import app
-from lingraft.interop.vnnlib import read_vnnlib
+from lingraft.formats.vnnlib import read_vnnlib
+from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 
 

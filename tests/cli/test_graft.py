@@ -11,11 +11,12 @@ from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import lingraft
-from lingraft import LingraftError, data, zoo
+from lingraft import LingraftError, data
 from lingraft.cli import app
 from lingraft.cli.select import parse_gammas
-from lingraft.grafting import masks
 from lingraft.grafting.mask_file import load_mask
+from lingraft.model import zoo
+from lingraft.model.surgery import masks
 from lingraft.runs import ModelDescription, Run
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from lingraft import zoo
 from lingraft.cli import app
 from lingraft.errors import LingraftError
+from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 
 

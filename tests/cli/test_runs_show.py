@@ -8,8 +8,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from lingraft import LingraftError, zoo
+from lingraft import LingraftError
 from lingraft.cli import app
+from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 
 

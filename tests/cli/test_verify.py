@@ -15,11 +15,12 @@ import torch
 import torch.nn.functional as F
 from typer.testing import CliRunner
 
-from lingraft import LingraftError, zoo
+from lingraft import LingraftError
 from lingraft.cli import app
 from lingraft.cli.options import parse_images
 from lingraft.data import load
 from lingraft.files import read_lines
+from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run, load_tensors
 from lingraft.runs import load as load_model
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from lingraft import LingraftError, export_onnx
 from lingraft.cli import app
-from lingraft.interop.answer import read_counterexample
-from lingraft.interop.vnnlib import read_vnnlib
+from lingraft.formats.answer import read_counterexample
+from lingraft.formats.vnnlib import read_vnnlib
 
 HEAD = "(declare-const X_0 Real)\n(declare-const X_1 Real)\n(declare-const Y_0 Real)\n"
 BOX = "(assert (>= X_0 -1))\n(assert (<= X_0 1))\n(assert (>= X_1 -1))\n(assert (<= X_1 1))\n"

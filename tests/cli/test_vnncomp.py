@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from lingraft import LingraftError, export_onnx
 from lingraft.cli import app
 from lingraft.files import read_lines
-from lingraft.interop.answer import read_counterexample
-from lingraft.interop.instance_process import DeciderProcess
-from lingraft.interop.vnnlib_write import write_instances, write_vnnlib
+from lingraft.formats.answer import read_counterexample
+from lingraft.formats.vnnlib_write import write_instances, write_vnnlib
+from lingraft.work.vnncomp.instance_process import DeciderProcess
 
 SCRIPTS = Path(__file__).parents[2] / "vnncomp_scripts"
 #: radius of the box of each instance, and the answer

@@ -9,8 +9,9 @@ import pytest
 import scipy.io
 import torch
 
-from lingraft import LingraftError, zoo
+from lingraft import LingraftError
 from lingraft.data import DATASETS, SPLITS, data_root, load
+from lingraft.model import zoo
 
 
 def write_svhn(folder: Path, train: int, test: int) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from lingraft.certificates.format import read as read_certificate
-from lingraft.certificates.onnx_reader import load_network
+from lingraft.checker.format import read as read_certificate
+from lingraft.checker.onnx_reader import load_network
 from lingraft.errors import LingraftError
 from lingraft.files import read_json
 from lingraft.grafting.scores import Scores

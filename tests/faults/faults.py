@@ -18,7 +18,7 @@ from contents import broken, content, difference, files, finished, lost
 from processes import Command, Outcome, kill_at, run
 from story import Step
 
-from lingraft.verification.process_memory import limit_memory
+from lingraft.process_memory import limit_memory
 
 
 @dataclass

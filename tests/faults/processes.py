@@ -26,12 +26,12 @@ def preload() -> None:
         "matplotlib.figure",
         "sklearn.datasets",
         "torch._dynamo",  # the optimizer would, after every fork again
-        "lingraft.certificates.check",
+        "lingraft.checker.check",
         "lingraft.cli.holding",
-        "lingraft.demo",
-        "lingraft.experiments",
-        "lingraft.interop.onnx_export",
-        "lingraft.verification.certify",
+        "lingraft.work.demo",
+        "lingraft.work.experiments",
+        "lingraft.formats.onnx_export",
+        "lingraft.work.certify",
     ):
         importlib.import_module(name)
 

@@ -9,10 +9,10 @@ from collections import Counter
 import numpy as np
 from graphs import draw
 
-from lingraft.certificates.evaluation import noise, outputs
-from lingraft.certificates.network import inner
-from lingraft.certificates.onnx_reader import network_of
-from lingraft.certificates.runtime import Runtime
+from lingraft.checker.evaluation import noise, outputs
+from lingraft.checker.network import inner
+from lingraft.checker.onnx_reader import network_of
+from lingraft.checker.runtime import Runtime
 from lingraft.errors import LingraftError
 
 COUNT = max(400, int(os.environ.get("LINGRAFT_FUZZ", "0")))

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
-from lingraft.certificates.check import check_file
-from lingraft.certificates.onnx_reader import load_network
+from lingraft.checker.check import check_file
+from lingraft.checker.onnx_reader import load_network
 from lingraft.errors import LingraftError
-from lingraft.interop.onnx_export import export_onnx
-from lingraft.interop.onnx_import import load_onnx
-from lingraft.verification.certificate_writer import claim_of_image
-from lingraft.verification.certify import Certifier
-from lingraft.verification.request import Limits, Request
-from lingraft.verification.verify import verify_each
+from lingraft.formats.certificate_writer import claim_of_image
+from lingraft.formats.onnx_export import export_onnx
+from lingraft.formats.onnx_import import load_onnx
+from lingraft.pool.images import verify_each
+from lingraft.solver.request import Limits, Request
+from lingraft.work.certify import Certifier
 
 FUZZ = settings.get_profile("fuzz")
 READERS = {"importer": load_onnx, "checker": load_network}
@@ -159,7 +159,7 @@ HUGE = {
 def test_small_files_of_huge_networks(
     fuzzed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, kind: str
 ) -> None:
-    monkeypatch.setattr("lingraft.certificates.network.MAX_ALL_VALUES", 1 << 20)  # what is allowed takes a while
+    monkeypatch.setattr("lingraft.checker.network.MAX_ALL_VALUES", 1 << 20)  # what is allowed takes a while
     path = tmp_path / "x.onnx"
     path.write_bytes(HUGE[kind]())
     with pytest.raises(LingraftError):

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lingraft.errors import LingraftError
-from lingraft.experiments.recipe import Recipe, parse
+from lingraft.work.experiments.recipe import Recipe, parse
 
 FUZZ = settings.get_profile("fuzz")
 
 
 @cache
 def texts() -> list[str]:
-    folder = files("lingraft.experiments").joinpath("recipes")
+    folder = files("lingraft.work.experiments").joinpath("recipes")
     return [file.read_text(encoding="utf-8") for file in folder.iterdir() if file.name.endswith(".yaml")]
 
 

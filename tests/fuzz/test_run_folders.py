@@ -16,21 +16,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lingraft
-from lingraft import zoo
 from lingraft.data import load as load_data
 from lingraft.errors import LingraftError
 from lingraft.files import line_of, read_json, read_lines
 from lingraft.grafting import GraftingConfig, graft_and_tune
 from lingraft.grafting.mask_file import load_mask, save_mask
 from lingraft.grafting.scores import Scores
+from lingraft.model import zoo
+from lingraft.pool.images import verify_each
 from lingraft.report import write_report
 from lingraft.runs import ModelDescription, Run, load_tensors, save_tensors
+from lingraft.runs.summary import summarize
+from lingraft.runs.verdicts import Verdicts
+from lingraft.solver.request import Limits, Request
 from lingraft.training import TrainingConfig, train
 from lingraft.training.checkpoint import Checkpoint
-from lingraft.verification.request import Limits, Request
-from lingraft.verification.summary import summarize
-from lingraft.verification.verdicts import Verdicts
-from lingraft.verification.verify import verify_each
 
 FUZZ = settings.get_profile("fuzz")
 

@@ -31,9 +31,7 @@ def campaign(table: Path, *options: str) -> dict[str, Any]:
 
 def test_nothing_false_is_accepted(tmp_path: Path) -> None:
     """Of a few hundred changed certificates and files, about four networks."""
-    found = campaign(
-        tmp_path / "x.json", "--count", "250", "--networks", "dense,residual with,grafted before,hand"
-    )
+    found = campaign(tmp_path / "x.json", "--count", "250", "--networks", "dense,residual with,grafted before,hand")
     total = found["total"]
     assert found["failures"] == 0, found["text"]
     assert total["mutations"] == 250

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lingraft.errors import LingraftError
-from lingraft.interop.vnnlib import read_vnnlib
+from lingraft.formats.vnnlib import read_vnnlib
 
 FUZZ = settings.get_profile("fuzz")
 

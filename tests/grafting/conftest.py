@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft import zoo
 from lingraft.data import ImageSet, load
+from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import TrainingConfig, train
 

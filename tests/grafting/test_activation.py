@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
 from lingraft import LingraftError
-from lingraft.grafting import GraftedActivation, line_relu
-from lingraft.grafting.activation import START, pack, unpack
+from lingraft.model import line_relu
+from lingraft.model.grafted_activation import START, GraftedActivation, pack, unpack
 
 SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=3)
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import lingraft
 from lingraft import LingraftError
+from lingraft.attack.evaluation import correct
 from lingraft.data import ImageSet
-from lingraft.evaluation import correct
 from lingraft.grafting import (
     METHODS,
     FineTuning,
@@ -19,11 +19,11 @@ from lingraft.grafting import (
     Scores,
     fine_tuning_defaults,
     graft_and_tune,
-    grafted_activations,
-    masks,
     unstable_ratio,
 )
 from lingraft.grafting.regularizers import layer_weights
+from lingraft.model.sites import grafted_activations
+from lingraft.model.surgery import masks
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import Epoch, History
 

@@ -9,12 +9,12 @@ from lingraft import LingraftError
 from lingraft.data import ImageSet
 from lingraft.grafting import INSTABILITIES, GraftingConfig, Harm, score
 from lingraft.grafting.harm import margins, per_significance, per_site
-from lingraft.verification.bounds import bound_sites
-from lingraft.verification.budget import Budget
-from lingraft.verification.crown import lower_bound, pass_back, relaxed
-from lingraft.verification.network import Network
-from lingraft.verification.region import Region
-from lingraft.verification.rows import Rows
+from lingraft.solver.bounds import bound_sites
+from lingraft.solver.budget import Budget
+from lingraft.solver.crown import lower_bound, pass_back, relaxed
+from lingraft.solver.network import Network
+from lingraft.solver.region import Region
+from lingraft.solver.rows import Rows
 
 EPS = 0.1
 

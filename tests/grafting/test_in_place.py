@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 import lingraft
 from lingraft import LingraftError
-from lingraft.grafting import trace
-from lingraft.verification.conversion import convert
-from lingraft.verification.network import Network
+from lingraft.model.tracing import trace
+from lingraft.solver.conversion import convert
+from lingraft.solver.network import Network
 
 
 class Model(nn.Module):
@@ -198,7 +198,7 @@ def test_copies_may_be_changed() -> None:
 
 def test_bounds_and_exports_read_the_change_too(tmp_path: Any) -> None:
     """Bounds for training and exports go by the same graph."""
-    from lingraft.differentiable.intervals import site_intervals
+    from lingraft.training.differentiable.intervals import site_intervals
 
     def forward(net: Any, x: Tensor) -> Tensor:
         h = net.a(x)

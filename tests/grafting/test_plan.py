@@ -8,9 +8,10 @@ import torch
 from rich.console import Console
 
 import lingraft
-from lingraft import LingraftError, zoo
-from lingraft.grafting import plan
+from lingraft import LingraftError
 from lingraft.grafting.mask_file import load_mask, save_mask
+from lingraft.model import zoo
+from lingraft.model.plan import plan
 
 
 @pytest.fixture

@@ -7,14 +7,15 @@ import torch
 from torch import nn
 
 import lingraft
-from lingraft import LingraftError, zoo
+from lingraft import LingraftError
 from lingraft.attack.ball import bounds
-from lingraft.differentiable import site_intervals
-from lingraft.grafting import FineTuning, fine_tuning_defaults, prepared
+from lingraft.grafting import FineTuning, fine_tuning_defaults
 from lingraft.grafting.regularizers import ReluStability, WeightNorm, layer_weights, prune_small_weights
-from lingraft.grafting.surgery import shapes
-from lingraft.verification.intervals import interval_bounds
-from lingraft.verification.network import Network
+from lingraft.model import zoo
+from lingraft.model.surgery import prepared, shapes
+from lingraft.solver.intervals import interval_bounds
+from lingraft.solver.network import Network
+from lingraft.training.differentiable import site_intervals
 
 EPS = 0.05
 

@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lingraft
-from lingraft import LingraftError, zoo
-from lingraft.grafting import Site, graft
+from lingraft import LingraftError
+from lingraft.model import zoo
+from lingraft.model.sites import Site
+from lingraft.model.surgery import graft
 
 SMOOTH = {"sigmoid-cnn": "sigmoid", "tanh-cnn": "tanh"}
 

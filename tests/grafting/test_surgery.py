@@ -10,9 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lingraft
-from lingraft import LingraftError, zoo
-from lingraft.grafting import GraftedActivation, masks, prepared, trace
-from lingraft.grafting.surgery import shapes
+from lingraft import LingraftError
+from lingraft.model import zoo
+from lingraft.model.grafted_activation import GraftedActivation
+from lingraft.model.surgery import masks, prepared, shapes
+from lingraft.model.tracing import trace
 from lingraft.training import TrainingConfig, make_loss
 
 
@@ -25,7 +27,7 @@ def by_hand(model: nn.Module, mask: dict[str, Tensor], slope: float, intercept: 
     """The grafted model, computed by running the graph of the original and replacing what each site gives."""
     from torch.fx import Interpreter
 
-    from lingraft.grafting.sites import calls
+    from lingraft.model.sites import calls
 
     traced = trace(copy.deepcopy(model))
     names = {call.node: call.name for call in calls(traced)}

@@ -10,13 +10,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from lingraft import zoo
 from lingraft.cli import app
 from lingraft.data import load
+from lingraft.model import zoo
 from lingraft.report import write_report
 from lingraft.runs import ModelDescription, Run
-from lingraft.verification.request import Limits, Request
-from lingraft.verification.verdicts import Verdicts
+from lingraft.runs.verdicts import Verdicts
+from lingraft.solver.request import Limits, Request
 
 EPS = 0.05
 

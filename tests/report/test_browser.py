@@ -12,7 +12,7 @@ from lingraft.report import write_report
 from lingraft.report.browser import browser
 from lingraft.report.study import studies
 from lingraft.runs import Run
-from lingraft.verification.verifier import Result
+from lingraft.solver.verifier import Result
 
 
 def test_every_image_is_there_with_its_picture(runs: list[Run]) -> None:
@@ -53,7 +53,7 @@ def test_a_witness_that_is_gone_leaves_the_verdict(bare: Run, keeper: Any) -> No
 
 def test_data_that_is_not_here_is_explained(bare_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lingraft.files import append_line
-    from lingraft.verification.verdicts import digest_weights, record_of
+    from lingraft.runs.verdicts import digest_weights, record_of
 
     monkeypatch.setenv("LINGRAFT_DATA", str(tmp_path / "empty"))
     (tmp_path / "empty").mkdir()

@@ -22,7 +22,7 @@ from lingraft.report.svg import inline_svg
 from lingraft.report.time_limit import verified_over_time
 from lingraft.report.unstable import unstable_histograms
 from lingraft.report.unstable_sites import mean_unstable, unstable_by_site
-from lingraft.verification.verifier import Result
+from lingraft.solver.verifier import Result
 
 
 @pytest.fixture

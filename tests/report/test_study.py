@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from lingraft import zoo
 from lingraft.errors import LingraftError
 from lingraft.files import append_line, read_lines
+from lingraft.model import zoo
 from lingraft.report.study import Study, studies
 from lingraft.runs import Run
-from lingraft.verification.verifier import Result
+from lingraft.solver.verifier import Result
 
 
 def result(index: int, verdict: str, label: int, **more: Any) -> Result:
@@ -81,7 +81,7 @@ def test_a_moved_run_finds_its_parent(runs: list[Run], tmp_path: Path) -> None:
 
 def test_masks_and_lines_are_those_of_the_model(runs: list[Run]) -> None:
     from lingraft import load
-    from lingraft.grafting import grafted_activations
+    from lingraft.model.sites import grafted_activations
 
     study = studies(runs)[1]
     for name, site in grafted_activations(load(runs[1])).items():

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from lingraft import zoo
 from lingraft.data import ImageSet, load
+from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import Epoch, History, TrainingConfig, train
 

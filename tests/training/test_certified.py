@@ -13,14 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lingraft import LingraftError, zoo
+from lingraft import LingraftError
 from lingraft.attack.ball import bounds
+from lingraft.attack.evaluation import correct
 from lingraft.data import load
-from lingraft.differentiable import Interval, clean_pass, graph_of, interval_bounds, margin_intervals
-from lingraft.differentiable.certify import certified_by_intervals
-from lingraft.differentiable.intervals import IntervalBounds
-from lingraft.evaluation import correct
 from lingraft.files import read_lines
+from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import (
     Epoch,
@@ -34,6 +32,9 @@ from lingraft.training import (
     train,
 )
 from lingraft.training.certified import CertifiedLoss, IntervalTraining, MixedTraining
+from lingraft.training.differentiable import Interval, clean_pass, graph_of, interval_bounds, margin_intervals
+from lingraft.training.differentiable.certify import certified_by_intervals
+from lingraft.training.differentiable.intervals import IntervalBounds
 from lingraft.training.madry import PgdLoss
 from lingraft.training.ramp import Ramp
 from lingraft.training.standard import StandardLoss

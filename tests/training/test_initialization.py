@@ -2,7 +2,7 @@
 
 import torch
 
-from lingraft import zoo
+from lingraft.model import zoo
 from lingraft.training import TrainingConfig, draw, initialize
 
 

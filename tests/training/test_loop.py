@@ -11,9 +11,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import lingraft
-from lingraft import LingraftError, zoo
+from lingraft import LingraftError
 from lingraft.data import ImageSet
 from lingraft.files import read_lines
+from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import CERTIFIED, Epoch, Figures, History, Plan, TrainingConfig, fit, make_schedule, train
 from lingraft.training.history import has_collapsed
@@ -348,8 +349,8 @@ def test_catastrophic_overfitting_is_noticed(
 
 def test_robust_training_makes_robust(tmp_path: Path, description: ModelDescription) -> None:
     """Thresholds far above chance (0.1) and far below what longer training reaches (0.98 and 0.84)."""
+    from lingraft.attack.evaluation import Attack, evaluate
     from lingraft.data import load
-    from lingraft.evaluation import Attack, evaluate
 
     torch.manual_seed(0)
     model = zoo.build("digits-cnn")

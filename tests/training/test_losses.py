@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lingraft import zoo
+from lingraft.model import zoo
 from lingraft.training import Loss, TrainingConfig, make_loss, total
 from lingraft.training.fast import FastAdversarialLoss, misalignment
 from lingraft.training.loss import Figures

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from lingraft.cli.following import be_silent_if_following
 from lingraft.command import running
 from lingraft.errors import LingraftError
+from lingraft.version import __version__
 
 #: The commands in the order in which a person would use them, under the headings of `lingraft --help`.
 WORKFLOW = {
@@ -55,8 +56,6 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from lingraft import __version__
-
         typer.echo(f"lingraft {__version__}")
         raise typer.Exit
 
@@ -122,7 +121,7 @@ def _in_words(error: Exception) -> str | None:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}. Check the disk and its free space, then run the same command again."
-    from lingraft.verification.process_memory import is_out_of_memory
+    from lingraft.process_memory import is_out_of_memory
 
     if is_out_of_memory(error):
         return (

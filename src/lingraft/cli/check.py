@@ -11,10 +11,10 @@ from lingraft.cli.options import Json, print_json
 from lingraft.printable import printable
 
 if TYPE_CHECKING:
-    from lingraft.certificates.check import Report
-    from lingraft.certificates.coverage import Coverage
-    from lingraft.certificates.format import Certificate
-    from lingraft.certificates.network import Network
+    from lingraft.checker.check import Report
+    from lingraft.checker.coverage import Coverage
+    from lingraft.checker.format import Certificate
+    from lingraft.checker.network import Network
 
 #: How many names of files that were not read are shown, and of what a certificate says about itself.
 SHOWN = 8
@@ -42,10 +42,10 @@ def check(
     several boxes is proven only if each of them is. The exit code is 0 only if every certificate is accepted, every
     file that was named could be checked and every property that they are part of is proven.
     """
-    from lingraft.certificates.check import check_file
-    from lingraft.certificates.coverage import by_property
-    from lingraft.certificates.onnx_reader import network_of, read_network
-    from lingraft.certificates.runtime import Runtime, installed
+    from lingraft.checker.check import check_file
+    from lingraft.checker.coverage import by_property
+    from lingraft.checker.onnx_reader import network_of, read_network
+    from lingraft.checker.runtime import Runtime, installed
 
     content = read_network(model)
     network = network_of(content, str(model))
@@ -106,7 +106,7 @@ def _files(paths: list[Path]) -> tuple[list[tuple[Path, str]], list[Path]]:
 
 
 def _record(file: Path, problem: str, report: "Report | None", network: "Network") -> dict[str, Any]:
-    from lingraft.certificates.statement import statement
+    from lingraft.checker.statement import statement
 
     accepted, certificate = report is not None and report.accepted, report and report.certificate
     return {
@@ -132,9 +132,9 @@ def _boxes(vnnlib: Path, network: "Network") -> "tuple[str, list[Any]]":
 
     from numpy import concatenate
 
-    from lingraft.certificates.coverage import question
-    from lingraft.certificates.regular_file import read_regular
-    from lingraft.interop.vnnlib import read_vnnlib
+    from lingraft.checker.coverage import question
+    from lingraft.checker.regular_file import read_regular
+    from lingraft.formats.vnnlib import read_vnnlib
 
     digest = hashlib.sha256(read_regular(vnnlib, MAX_PROPERTY)).hexdigest()
     boxes = read_vnnlib(vnnlib, prod(network.shape), network.outputs).boxes
@@ -150,7 +150,7 @@ def _boxes(vnnlib: Path, network: "Network") -> "tuple[str, list[Any]]":
 
 
 def _compare(boxes: "tuple[str, list[Any]]", proven: "list[Certificate]") -> "Coverage":
-    from lingraft.certificates.coverage import of_boxes
+    from lingraft.checker.coverage import of_boxes
 
     return of_boxes(*boxes, proven)
 
@@ -166,7 +166,7 @@ def _as_dict(coverage: "Coverage") -> dict[str, Any]:
 
 
 def _print(record: dict[str, Any], report: "Report | None", network: "Network") -> None:
-    from lingraft.certificates.statement import in_words
+    from lingraft.checker.statement import in_words
 
     name, seconds = printable(record["certificate"]), f"({record['seconds']:.2f} s)"
     if not record["accepted"]:

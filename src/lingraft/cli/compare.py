@@ -22,7 +22,7 @@ from lingraft.cli.options import (
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
-    from lingraft.interop.comparison import Pair
+    from lingraft.work.vnncomp.comparison import Pair
 
 
 @app.command()
@@ -58,14 +58,14 @@ def compare(
     import lingraft
     from lingraft.cli.holding import hold
     from lingraft.data import load as load_data
-    from lingraft.interop.answer_log import AnswerLog
-    from lingraft.interop.benchmark import NETWORK, read_instances, write_benchmark
-    from lingraft.interop.comparison import pairs
-    from lingraft.interop.other_verifiers import find_tool
-    from lingraft.interop.run_benchmark import complete, decide_all
-    from lingraft.interop.tool_runner import ToolRunner
+    from lingraft.formats.benchmark import NETWORK, read_instances, write_benchmark
     from lingraft.runs import Run
-    from lingraft.verification.request import Limits
+    from lingraft.solver.request import Limits
+    from lingraft.work.vnncomp.answer_log import AnswerLog
+    from lingraft.work.vnncomp.comparison import pairs
+    from lingraft.work.vnncomp.other_verifiers import find_tool
+    from lingraft.work.vnncomp.run_benchmark import complete, decide_all
+    from lingraft.work.vnncomp.tool_runner import ToolRunner
 
     description = Run(folder).describe()
     limits = Limits(timeout, workers=1)

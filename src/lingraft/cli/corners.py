@@ -22,7 +22,7 @@ from lingraft.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from lingraft.corners import CornerStudy, Figures, RunFigures
+    from lingraft.work.corners import CornerStudy, Figures, RunFigures
 
 
 class _ManyAgainst(TyperCommand):
@@ -74,13 +74,13 @@ def corners(
     differ. Verdicts are kept in the run folders after each image; run it again to go on after a stop.
     """
     from lingraft.cli.holding import hold
-    from lingraft.corners import study_corners
     from lingraft.device import resolve_device
     from lingraft.files import write_json
     from lingraft.progress import console
     from lingraft.runs import Run
-    from lingraft.verification.budget import GIB
-    from lingraft.verification.request import Limits
+    from lingraft.solver.budget import GIB
+    from lingraft.solver.request import Limits
+    from lingraft.work.corners import study_corners
 
     plain, grafted = ([Run(folder) for folder in folders] for folders in (baselines, against))
     limits = Limits(timeout, None if memory is None else memory * GIB, workers, seed=seed)
@@ -130,7 +130,7 @@ def _print(study: "CornerStudy") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from lingraft.corners import mean
+    from lingraft.work.corners import mean
 
     title = (
         f"{study.data}, ε = {study.eps:.4g}: {len(study.corner_cases):,} corner cases of {study.images:,} test images"

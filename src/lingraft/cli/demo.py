@@ -17,9 +17,9 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Show the whole story on small handwritten digits; takes one to two minutes, needs no download."""
-    from lingraft import demo as story
     from lingraft.cli.holding import hold
     from lingraft.device import resolve_device
+    from lingraft.work import demo as story
 
     hold(out, "the demo begins anew")
     figures = story.tell(out, seed, resolve_device(device), quiet=as_json)

@@ -13,7 +13,7 @@ def doctor(as_json: Json = False) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from lingraft.environment import data_found, features, machine, package_versions
+    from lingraft.work.environment import data_found, features, machine, package_versions
 
     versions, here, abilities, data = package_versions(), machine(), features(), data_found()
     if as_json:

@@ -48,13 +48,13 @@ def evaluate(
     from rich.console import Console
     from rich.table import Table
 
+    from lingraft.attack.evaluation import Attack
+    from lingraft.attack.evaluation import evaluate as measure
     from lingraft.cli.holding import hold
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
-    from lingraft.differentiable.certify import certified_by_intervals
-    from lingraft.evaluation import Attack
-    from lingraft.evaluation import evaluate as measure
     from lingraft.runs import Run, load
+    from lingraft.training.differentiable.certify import certified_by_intervals
 
     run = Run(folder)
     description = run.describe()

@@ -63,7 +63,7 @@ def export(
         raise LingraftError("nothing to export to. Give a path for the network, NET.onnx, or --vnnlib DIR, or both.")
     import lingraft
     from lingraft.data import load as load_data
-    from lingraft.interop.benchmark import NETWORK, write_benchmark
+    from lingraft.formats.benchmark import NETWORK, write_benchmark
     from lingraft.runs import Run
 
     description = Run(run).describe()

@@ -26,7 +26,7 @@ from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
     from lingraft.grafting.candidates import Candidate
-    from lingraft.grafting.search import Search
+    from lingraft.work.search import Search
 
 Bounds = Annotated[
     str,
@@ -132,12 +132,15 @@ def graft(
     from lingraft.data import DATASETS
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
-    from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like, graft_and_tune, masks, plan, sites
+    from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like, graft_and_tune
     from lingraft.grafting.mask_file import load_mask
     from lingraft.grafting.outcome import before_and_after, table
-    from lingraft.grafting.search import Search, SearchConfig
+    from lingraft.model.plan import plan
+    from lingraft.model.sites import sites
+    from lingraft.model.surgery import masks
     from lingraft.runs import Run, load
     from lingraft.training.distributed import joined
+    from lingraft.work.search import Search, SearchConfig
 
     parent = Run(folder)
     description = parent.describe()

@@ -7,7 +7,7 @@ from lingraft.command import until_done
 from lingraft.errors import LingraftError
 from lingraft.files import read_json, remove_parts
 from lingraft.progress import console
-from lingraft.run_lock import held
+from lingraft.runs.lock import held
 
 
 def _set_aside(summary: Path) -> None:

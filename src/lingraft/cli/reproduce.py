@@ -11,8 +11,8 @@ from lingraft.cli.options import Json, next_step, print_json
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
-    from lingraft.experiments import Plan, Reproduction, Result
-    from lingraft.experiments.stage import Stage
+    from lingraft.work.experiments import Plan, Reproduction, Result
+    from lingraft.work.experiments.stage import Stage
 
 
 @app.command()
@@ -39,8 +39,8 @@ def reproduce(
 
     Runs are shared by all recipes of a scale and kept; the same command goes on after a stop.
     """
-    from lingraft.experiments import Reproduction, collect, make_plan, recipes, scales
     from lingraft.names import lookup
+    from lingraft.work.experiments import Reproduction, collect, make_plan, recipes, scales
 
     size = lookup("scale", scale, scales())
     if listing:
@@ -75,8 +75,8 @@ def _run_command(arguments: list[str]) -> None:
 
 
 def _announce(plan: "Plan") -> Any:
-    from lingraft.experiments.plan import minutes
     from lingraft.progress import console
+    from lingraft.work.experiments.plan import minutes
 
     def announce(stage: "Stage", number: int, count: int) -> None:
         about = f"about {minutes(stage, plan.scale):.0f} min" if minutes(stage, plan.scale) >= 1 else "under a minute"
@@ -90,8 +90,8 @@ def _print(plan: "Plan", results: "list[Result]", written: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from lingraft.experiments.recipe import COLUMNS
-    from lingraft.experiments.tables import by_network, show, show_paper
+    from lingraft.work.experiments.recipe import COLUMNS
+    from lingraft.work.experiments.tables import by_network, show, show_paper
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"\n[bold]{plan.recipe.title}[/] (the paper: {plan.recipe.paper}); scale {plan.scale_name}")
@@ -122,7 +122,7 @@ def _list(as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from lingraft.experiments import make_plan, recipes, scales
+    from lingraft.work.experiments import make_plan, recipes, scales
 
     found: list[dict[str, Any]] = [
         {

@@ -60,8 +60,11 @@ def select(
     from rich.console import Console
 
     from lingraft.cli.holding import hold
-    from lingraft.grafting import Scores, masks, plan, select_ranked, sites
+    from lingraft.grafting import Scores, select_ranked
     from lingraft.grafting.mask_file import save_mask
+    from lingraft.model.plan import plan
+    from lingraft.model.sites import sites
+    from lingraft.model.surgery import masks
     from lingraft.runs import Run, load
 
     run = Run(folder)

@@ -104,11 +104,11 @@ def train(
     import torch
     from rich.console import Console
 
-    from lingraft import zoo
     from lingraft.cli.holding import hold
     from lingraft.command import until_done
     from lingraft.data import DATASETS, load
     from lingraft.device import resolve_device
+    from lingraft.model import zoo
     from lingraft.names import lookup
     from lingraft.report.history import plot_history
     from lingraft.runs import ModelDescription, Run

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from lingraft.certificates.format import Certificate
-    from lingraft.interop.instance import Instance
+    from lingraft.checker.format import Certificate
     from lingraft.runs import Run
-    from lingraft.verification.certify import Tally as Certificates
-    from lingraft.verification.request import Limits, Request
-    from lingraft.verification.summary import Summary
-    from lingraft.verification.verifier import Result
+    from lingraft.runs.summary import Summary
+    from lingraft.solver.request import Limits, Request
+    from lingraft.solver.verifier import Result
+    from lingraft.work.certify import Tally as Certificates
+    from lingraft.work.vnncomp.instance import Instance
 
 
 @app.command(cls=RayCommand)
@@ -91,12 +91,13 @@ def verify(
     from lingraft.cli.holding import hold
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
+    from lingraft.pool.images import verify_each
     from lingraft.progress import progress
     from lingraft.runs import Run, load
-    from lingraft.verification.request import Request
-    from lingraft.verification.summary import summarize
-    from lingraft.verification.verdicts import Verdicts
-    from lingraft.verification.verify import Tally, verify_each
+    from lingraft.runs.summary import summarize
+    from lingraft.runs.verdicts import Verdicts
+    from lingraft.solver.request import Request
+    from lingraft.work.verify import Tally
 
     run = Run(folder)
     description = run.describe()
@@ -156,8 +157,8 @@ class _Certified:
     """Certificates of the images of a run, about its model as exported to the same folder."""
 
     def __init__(self, folder: Path, check: bool, model: "nn.Module", request: "Request", data: str, first: int):
-        from lingraft.interop.onnx_export import export_onnx
-        from lingraft.verification.certify import Certifier
+        from lingraft.formats.onnx_export import export_onnx
+        from lingraft.work.certify import Certifier
 
         self.request, self.data, self.first, self.onnx = request, data, first, folder / "model.onnx"
         export_onnx(model, self.onnx, input_shape=request.images.shape[1:], images=request.images[:8])
@@ -165,7 +166,7 @@ class _Certified:
         self.tally = self.certifier.tally
 
     def _claim(self, result: "Result") -> tuple[str, "Certificate"]:
-        from lingraft.verification.certificate_writer import claim_of_image
+        from lingraft.formats.certificate_writer import claim_of_image
 
         about = {"data": self.data, "split": "test", "index": result.index}
         claim = claim_of_image(self.request, result.index - self.first, about)
@@ -205,8 +206,8 @@ def _limits(
     prove: bool,
     ray: str | None,
 ) -> "Limits":
-    from lingraft.verification.budget import GIB
-    from lingraft.verification.request import Limits
+    from lingraft.solver.budget import GIB
+    from lingraft.solver.request import Limits
 
     return Limits(timeout, None if memory is None else memory * GIB, workers, double, seed, prove, ray)
 
@@ -227,10 +228,10 @@ def _verify_instance(
     exit code 1. Those of a property with several boxes are named as the parts that they are.
     """
     from lingraft.device import resolve_device
-    from lingraft.interop.answer import EXIT_CODES
-    from lingraft.interop.instance import Instance
-    from lingraft.interop.onnx_network import OnnxNetwork
+    from lingraft.formats.answer import EXIT_CODES
+    from lingraft.formats.onnx_network import OnnxNetwork
     from lingraft.progress import progress
+    from lingraft.work.vnncomp.instance import Instance
 
     instance = Instance.read(OnnxNetwork(onnx, resolve_device(device)), vnnlib)
     digest = _hash(vnnlib) if limits.prove else ""
@@ -276,9 +277,9 @@ def _certify(
     check: bool,
 ) -> "Certificates":
     """Certificates of the boxes that were proven."""
-    from lingraft.certificates.format import Certificate, Part
-    from lingraft.interop.instance import inequalities
-    from lingraft.verification.certify import Certifier
+    from lingraft.checker.format import Certificate, Part
+    from lingraft.work.certify import Certifier
+    from lingraft.work.vnncomp.instance import inequalities
 
     certifier = Certifier(onnx, folder, check)
     boxes = instance.property.boxes

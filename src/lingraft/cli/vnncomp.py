@@ -10,9 +10,9 @@ from lingraft.cli import app
 from lingraft.cli.options import Json, Memory, Seed, next_step, print_json
 
 if TYPE_CHECKING:
-    from lingraft.interop.answer import Answer
-    from lingraft.interop.answer_log import AnswerLog
-    from lingraft.interop.benchmark import Entry
+    from lingraft.formats.answer import Answer
+    from lingraft.formats.benchmark import Entry
+    from lingraft.work.vnncomp.answer_log import AnswerLog
 
 
 @app.command()
@@ -39,11 +39,11 @@ def vnncomp(
     from dataclasses import replace
 
     from lingraft.cli.holding import hold
-    from lingraft.interop.answer_log import AnswerLog
-    from lingraft.interop.benchmark import read_instances
-    from lingraft.interop.run_benchmark import decide_all
-    from lingraft.verification.budget import GIB
-    from lingraft.verification.request import Limits
+    from lingraft.formats.benchmark import read_instances
+    from lingraft.solver.budget import GIB
+    from lingraft.solver.request import Limits
+    from lingraft.work.vnncomp.answer_log import AnswerLog
+    from lingraft.work.vnncomp.run_benchmark import decide_all
 
     limits = Limits(
         1.0 if timeout is None else timeout, None if memory is None else memory * GIB, workers, double, seed
@@ -67,7 +67,7 @@ def vnncomp(
 
 
 def _figures(log: "AnswerLog") -> dict[str, Any]:
-    from lingraft.interop.answer import EXIT_CODES
+    from lingraft.formats.answer import EXIT_CODES
 
     answers = [(entry, log.answers[number]) for number, entry in enumerate(log.entries)]
     counts = Counter(answer.word for _, answer in answers)

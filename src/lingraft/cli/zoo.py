@@ -12,7 +12,7 @@ def zoo(as_json: Json = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from lingraft.zoo import MODELS, build, count_neurons, count_parameters
+    from lingraft.model.zoo import MODELS, build, count_neurons, count_parameters
 
     rows: list[dict[str, Any]] = [
         {

@@ -50,7 +50,7 @@ class ImageSet:
                     )
                 raise LingraftError(
                     f"float images must lie in [0, 1], but these reach from {low:g} to {high:g}. Normalize in the first"
-                    " layer of the model (lingraft.zoo.layers.Normalize), not in the data: ε is a distance in pixels."
+                    " layer of the model (lingraft.model.zoo.Normalize), not in the data: ε is a distance in pixels."
                 )
         if (lowest := int(labels.min())) < 0:
             raise LingraftError(f"labels are class indices from 0, but one of them is {lowest}.")

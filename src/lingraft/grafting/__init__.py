@@ -1,6 +1,5 @@
 """Grafting: which neurons to make linear, the surgery that does it, and the training that follows."""
 
-from lingraft.grafting.activation import GraftedActivation
 from lingraft.grafting.choose import choose, score, select_ranked
 from lingraft.grafting.config import (
     INSTABILITIES,
@@ -16,16 +15,17 @@ from lingraft.grafting.fine_tuning import graft_and_tune
 from lingraft.grafting.harm import Harm
 from lingraft.grafting.hydra import Hydra
 from lingraft.grafting.instability import BOUNDS, Instability, unstable_ratio
-from lingraft.grafting.plan import GraftingPlan, plan
 from lingraft.grafting.ranking import rank
 from lingraft.grafting.regularizers import REGULARIZERS
 from lingraft.grafting.schedule import GradualSchedule
 from lingraft.grafting.scores import Scores
 from lingraft.grafting.selection import GAMMAS, select
 from lingraft.grafting.significance import ActivationGradient, ActivationMagnitude, RandomSignificance, Significance
-from lingraft.grafting.sites import Site, grafted_activations, sites
-from lingraft.grafting.surgery import graft, masks, prepared, pruned
-from lingraft.grafting.tracing import trace
+from lingraft.model.grafted_activation import GraftedActivation
+from lingraft.model.plan import GraftingPlan, plan
+from lingraft.model.sites import Site, grafted_activations, sites
+from lingraft.model.surgery import graft, masks, prepared, pruned
+from lingraft.model.tracing import trace
 
 __all__ = [
     "BOUNDS",

@@ -20,8 +20,8 @@ from lingraft.grafting.significance import (
     RandomSignificance,
     Significance,
 )
-from lingraft.grafting.sites import sites
-from lingraft.grafting.surgery import require_finite, shapes
+from lingraft.model.sites import sites
+from lingraft.model.surgery import require_finite, shapes
 from lingraft.names import lookup
 
 

@@ -9,7 +9,7 @@ from lingraft.errors import LingraftError
 from lingraft.grafting.instability import BOUNDS
 from lingraft.grafting.regularizers import REGULARIZERS
 from lingraft.grafting.selection import GAMMAS
-from lingraft.grafting.surgery import require_line
+from lingraft.model.surgery import require_line
 from lingraft.names import lookup
 from lingraft.training import TrainingConfig
 

@@ -13,14 +13,14 @@ from torch import Tensor, fx, nn
 
 from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
-from lingraft.grafting.activation import pack
 from lingraft.grafting.choose import choose, score
 from lingraft.grafting.config import FineTuning, GraftingConfig
 from lingraft.grafting.regularizers import ReluStability, WeightNorm, prune_small_weights
 from lingraft.grafting.schedule import GradualSchedule
 from lingraft.grafting.scores import Scores
-from lingraft.grafting.sites import grafted_activations, sites
-from lingraft.grafting.surgery import check_shapes, masks, prepared, shapes
+from lingraft.model.grafted_activation import pack
+from lingraft.model.sites import grafted_activations, sites
+from lingraft.model.surgery import check_shapes, masks, prepared, shapes
 from lingraft.runs import GraftedSite, ModelDescription, Run
 from lingraft.training import Epoch, History, Loss, Plan, fit, loss_at, make_loss, make_plan, total
 from lingraft.training.certified import CertifiedLoss

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from lingraft.data import ImageSet
 from lingraft.grafting.site_sums import sites_of, sum_over_images
-from lingraft.verification.bounds import SiteBounds, bound_sites
-from lingraft.verification.budget import Budget
-from lingraft.verification.crown import pass_back, relaxed
-from lingraft.verification.network import Network
-from lingraft.verification.nonlinearity import gap
-from lingraft.verification.region import Region
-from lingraft.verification.rows import Rows
+from lingraft.solver.bounds import SiteBounds, bound_sites
+from lingraft.solver.budget import Budget
+from lingraft.solver.crown import pass_back, relaxed
+from lingraft.solver.network import Network
+from lingraft.solver.nonlinearity import gap
+from lingraft.solver.region import Region
+from lingraft.solver.rows import Rows
 
 #: Keeps quotients finite.
 _TINY = 1e-30

@@ -9,7 +9,7 @@ from lingraft.data import Batches, ImageSet
 from lingraft.device import device_of
 from lingraft.errors import LingraftError
 from lingraft.grafting.significance import ActivationMagnitude, watch
-from lingraft.grafting.sites import grafted_activations
+from lingraft.model.sites import grafted_activations
 from lingraft.progress import progress
 from lingraft.randomness import derive_generator
 from lingraft.training.fast import FastAdversarialLoss

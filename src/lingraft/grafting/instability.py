@@ -12,14 +12,14 @@ from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
 from lingraft.grafting.site_sums import sites_of, sum_over_images
 from lingraft.names import lookup
-from lingraft.verification.bounds import bound_sites
-from lingraft.verification.budget import Budget
-from lingraft.verification.intervals import interval_bounds
-from lingraft.verification.network import Network
-from lingraft.verification.nodes import Site
-from lingraft.verification.nonlinearity import nonlinearity, unstable
-from lingraft.verification.region import Region
-from lingraft.verification.tighten import alpha_crown
+from lingraft.solver.bounds import bound_sites
+from lingraft.solver.budget import Budget
+from lingraft.solver.intervals import interval_bounds
+from lingraft.solver.network import Network
+from lingraft.solver.nodes import Site
+from lingraft.solver.nonlinearity import nonlinearity, unstable
+from lingraft.solver.region import Region
+from lingraft.solver.tighten import alpha_crown
 
 #: (network, lowest pixels, highest pixels) → pre-activation bounds (N, *shape) by position of the site
 Bounds = Callable[[Network, Tensor, Tensor], dict[int, tuple[Tensor, Tensor]]]

@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from lingraft.errors import LingraftError
-from lingraft.grafting.activation import pack, unpack
+from lingraft.model.grafted_activation import pack, unpack
 from lingraft.runs import load_tensors, save_tensors
 
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from lingraft.attack.evaluation import Attack, evaluate
 from lingraft.data import ImageSet
-from lingraft.evaluation import Attack, evaluate
 from lingraft.grafting.config import GraftingConfig
 from lingraft.grafting.instability import unstable_ratio
-from lingraft.grafting.plan import plan
-from lingraft.grafting.sites import sites
-from lingraft.grafting.surgery import masks
+from lingraft.model.plan import plan
+from lingraft.model.sites import sites
+from lingraft.model.surgery import masks
 
 if TYPE_CHECKING:
     from rich.table import Table

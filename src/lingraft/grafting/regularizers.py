@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, fx, nn
 
 from lingraft.attack.ball import bounds
-from lingraft.differentiable.intervals import site_intervals
 from lingraft.errors import LingraftError
-from lingraft.grafting.activation import GraftedActivation
-from lingraft.grafting.sites import grafted_activations
+from lingraft.model.grafted_activation import GraftedActivation
+from lingraft.model.sites import grafted_activations
+from lingraft.training.differentiable.intervals import site_intervals
 from lingraft.training.loss import Figures
 
 #: name → what it is

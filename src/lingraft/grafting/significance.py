@@ -13,8 +13,8 @@ from lingraft.attack import fgsm, pgd
 from lingraft.data import Batches, ImageSet
 from lingraft.device import device_of
 from lingraft.errors import LingraftError
-from lingraft.grafting.sites import grafted_activations, sites
-from lingraft.grafting.surgery import prepared, shapes
+from lingraft.model.sites import grafted_activations, sites
+from lingraft.model.surgery import prepared, shapes
 from lingraft.progress import progress
 from lingraft.randomness import derive_generator
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
+from lingraft.attack.evaluation import evaluating
 from lingraft.data import Batches, ImageSet
 from lingraft.device import device_of
-from lingraft.evaluation import evaluating
 from lingraft.progress import progress
-from lingraft.verification.network import Network
-from lingraft.verification.nodes import Site
+from lingraft.solver.network import Network
+from lingraft.solver.nodes import Site
 
 #: (network, images (N, *shape), labels (N,)) → sums over these images, of the site's shape, by position of the site
 OfBatch = Callable[[Network, Tensor, Tensor], Mapping[int, Tensor]]

@@ -13,8 +13,8 @@ from lingraft.report.pictures import magnified_difference, picture
 from lingraft.report.study import Study, Verification
 from lingraft.report.table import show_eps
 from lingraft.runs import load, load_tensors
-from lingraft.verification.keeping import kept_images
-from lingraft.verification.verdicts import digest_image
+from lingraft.runs.own_images import kept_images
+from lingraft.runs.verdicts import digest_image
 
 #: Images of one data set and witnesses of one run that get a picture; the rest is listed without.
 PICTURED = 1000

@@ -7,7 +7,7 @@ from typing import Any
 
 from lingraft.report.colors import INK, series
 from lingraft.report.panels import Panel, folded, plain_numbers
-from lingraft.verification.verifier import Result
+from lingraft.solver.verifier import Result
 
 
 def lowest_bounds(results: Sequence[Result]) -> dict[int, tuple[float, float]]:

@@ -13,7 +13,7 @@ from lingraft.report.study import Study
 from lingraft.report.svg import inline_svg
 from lingraft.report.table import COLUMNS, NUMBERS, Row, rows, show
 from lingraft.runs import versions
-from lingraft.verification.summary import VERDICTS
+from lingraft.runs.summary import VERDICTS
 
 #: verdict → (sign, what it means)
 MEANING = {

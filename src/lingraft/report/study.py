@@ -13,12 +13,12 @@ from torch import Tensor
 
 from lingraft.errors import LingraftError
 from lingraft.files import read_lines
-from lingraft.grafting.activation import unpack
 from lingraft.grafting.scores import Scores
+from lingraft.model.grafted_activation import unpack
 from lingraft.runs import Run, load_tensors
-from lingraft.verification.summary import Summary, summarize
-from lingraft.verification.verdicts import digest_weights, result_of
-from lingraft.verification.verifier import Result
+from lingraft.runs.summary import Summary, summarize
+from lingraft.runs.verdicts import digest_weights, result_of
+from lingraft.solver.verifier import Result
 
 
 @dataclass(frozen=True)

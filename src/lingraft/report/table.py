@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lingraft.report.study import Study, Verification
-from lingraft.verification.summary import VERDICTS
+from lingraft.runs.summary import VERDICTS
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from lingraft.report.colors import series
 from lingraft.report.panels import HEIGHT, Panel, legend_below, legend_height, plain_numbers
-from lingraft.verification.verifier import Result
+from lingraft.solver.verifier import Result
 
 #: Seconds at which the picture begins.
 FROM = 0.01

@@ -6,7 +6,7 @@ from typing import Any
 
 from lingraft.report.colors import series
 from lingraft.report.panels import Panel, folded, legend_below, legend_height
-from lingraft.verification.verifier import Result
+from lingraft.solver.verifier import Result
 
 
 def mean_unstable(results: Sequence[Result]) -> dict[str, float]:

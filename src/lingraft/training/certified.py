@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lingraft.attack.ball import bounds
-from lingraft.differentiable import (
+from lingraft.training.differentiable import (
     Interval,
     clean_pass,
     crown_cross_entropy,
@@ -16,7 +16,7 @@ from lingraft.differentiable import (
     margin_intervals,
     worst_cross_entropy,
 )
-from lingraft.differentiable.comparison import require_agreement_once
+from lingraft.training.differentiable.comparison import require_agreement_once
 from lingraft.training.loss import Figures, Loss
 from lingraft.training.madry import PgdLoss
 from lingraft.training.ramp import Ramp

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from torch import fx, nn
 
-from lingraft.differentiable import graph_of
 from lingraft.names import lookup
+from lingraft.training.differentiable import graph_of
 
 Model = TypeVar("Model", bound=nn.Module)
 

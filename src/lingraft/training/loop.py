@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from lingraft.attack.evaluation import Attack, correct, robust
 from lingraft.data import Batches, ImageSet
-from lingraft.differentiable.certify import certified_by_intervals
 from lingraft.errors import LingraftError
-from lingraft.evaluation import Attack, correct, robust
 from lingraft.files import append_line, line_of, read_lines, replacing
 from lingraft.memory import kept_memory
 from lingraft.progress import Advance, console, progress
@@ -20,6 +19,7 @@ from lingraft.randomness import derive_generator, derive_seed
 from lingraft.runs import ModelDescription, Run, load_tensors, load_weights
 from lingraft.training import distributed
 from lingraft.training.checkpoint import Checkpoint, check_same_settings, refuse_foreign
+from lingraft.training.differentiable.certify import certified_by_intervals
 from lingraft.training.history import Epoch, History, has_collapsed
 from lingraft.training.loss import Loss, ScheduledLoss, loss_at
 from lingraft.training.optimizer import make_optimizer

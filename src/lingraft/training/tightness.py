@@ -6,8 +6,8 @@ Paper: Shi et al., "Fast certified robust training with short warmup", NeurIPS 2
 import torch
 from torch import Tensor
 
-from lingraft.differentiable import BoundedGraph
-from lingraft.differentiable.intervals import Interval, IntervalBounds
+from lingraft.training.differentiable import BoundedGraph
+from lingraft.training.differentiable.intervals import Interval, IntervalBounds
 
 #: τ: what a ratio may fall to before it costs anything
 TOLERANCE = 0.5

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from lingraft.attack.evaluation import evaluating
 from lingraft.data import ImageSet
 from lingraft.device import device_of
-from lingraft.evaluation import evaluating
 from lingraft.runs import ModelDescription, Run
 from lingraft.training.certified import IntervalTraining, MixedTraining
 from lingraft.training.config import TrainingConfig

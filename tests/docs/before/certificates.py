@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from lingraft.data import load
-from lingraft.interop.onnx_export import export_onnx
-from lingraft.verification.certificate_writer import claim_of_image
-from lingraft.verification.certify import Certifier
-from lingraft.verification.request import Limits, Request
-from lingraft.verification.verify import verify_each
+from lingraft.formats.certificate_writer import claim_of_image
+from lingraft.formats.onnx_export import export_onnx
+from lingraft.pool.images import verify_each
+from lingraft.solver.request import Limits, Request
+from lingraft.work.certify import Certifier
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10)).eval()

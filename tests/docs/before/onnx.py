@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import lingraft
-from lingraft.interop.vnnlib_write import write_vnnlib
+from lingraft.formats.vnnlib_write import write_vnnlib
 
 torch.manual_seed(0)
 layers = nn.Conv2d(3, 2, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(128, 10)

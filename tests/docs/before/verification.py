@@ -2,8 +2,8 @@
 
 import torch
 
-from lingraft import zoo
 from lingraft.data import load
+from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 
 torch.manual_seed(0)

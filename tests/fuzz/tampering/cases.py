@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from truth import Claim, Small
 
 import lingraft
-from lingraft.certificates.format import Certificate, encode
-from lingraft.certificates.onnx_reader import load_network
-from lingraft.grafting.surgery import graft
-from lingraft.interop.onnx_export import export_onnx
-from lingraft.verification.certificate_writer import CertificateWriter, claim_of_image
-from lingraft.verification.request import Request
-from lingraft.verification.verifier import Verifier
+from lingraft.checker.format import Certificate, encode
+from lingraft.checker.onnx_reader import load_network
+from lingraft.formats.certificate_writer import CertificateWriter, claim_of_image
+from lingraft.formats.onnx_export import export_onnx
+from lingraft.model.surgery import graft
+from lingraft.solver.request import Request
+from lingraft.solver.verifier import Verifier
 
 #: Seconds for one proof and for one minimum; how often a claim is looked for, and the leaves that it should need.
 TIMEOUT, MINIMUM, ATTEMPTS, LEAVES = 20.0, 3.0, 4, (2, 60)

@@ -24,12 +24,12 @@ from exact import DOUBT, Unknown, outputs_at, rational
 from greed import grow_certificate, grow_network
 from truth import Claim
 
-from lingraft.certificates.bounds import Bounds
-from lingraft.certificates.check import check_file
-from lingraft.certificates.format import Certificate, encode
-from lingraft.certificates.network import Network, inner
-from lingraft.certificates.nodes import Input, Site
-from lingraft.certificates.onnx_reader import load_network
+from lingraft.checker.bounds import Bounds
+from lingraft.checker.check import check_file
+from lingraft.checker.format import Certificate, encode
+from lingraft.checker.network import Network, inner
+from lingraft.checker.nodes import Input, Site
+from lingraft.checker.onnx_reader import load_network
 from lingraft.errors import LingraftError
 
 #: No check of these small files may take longer (on a core of its own), or more memory on top of what the process has.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from lingraft.certificates import check, clip, dual, network, tree
+from lingraft.checker import check, clip, dual, network, tree
 
 
 def _rewrite(module: ModuleType, function: str, old: str, new: str) -> Any:

@@ -1,8 +1,0 @@
-"""The paper's tables and figures as recipes that combine the commands of lingraft."""
-
-from lingraft.experiments.plan import Plan, make_plan
-from lingraft.experiments.recipe import Recipe, Scale, recipes, scales
-from lingraft.experiments.reproduce import Reproduction
-from lingraft.experiments.results import Result, collect
-
-__all__ = ["Plan", "Recipe", "Reproduction", "Result", "Scale", "collect", "make_plan", "recipes", "scales"]

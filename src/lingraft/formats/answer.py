@@ -1,0 +1,79 @@
+"""Answers in the form of VNN-COMP: a word, and for `sat` the counterexample as an s-expression."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lingraft.errors import LingraftError
+from lingraft.formats.vnnlib_syntax import NUMBER, VARIABLE
+
+#: The words, and what `lingraft verify --onnx` ends with for each.
+EXIT_CODES = {"unsat": 0, "sat": 10, "unknown": 11, "timeout": 12}
+
+_VALUE = re.compile(rf"\(\s*({VARIABLE})\s+({NUMBER})\s*\)")
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """An input (flat, float64, in the box exactly) and the outputs that onnxruntime gives it (flat)."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def __str__(self) -> str:
+        values = [("X", self.x), ("Y", self.y)]
+        parts = [f"({name}_{i} {decimal(v)})" for name, array in values for i, v in enumerate(array.tolist())]
+        return "(" + "\n".join(parts) + ")"
+
+
+@dataclass
+class Answer:
+    """What is known of an instance, after so many seconds.
+
+    `word` is "unsat" (no counterexample exists), "sat", "unknown", "timeout", or "error" where a tool failed. `reason`
+    says why nothing better is known; `stage` is the last that was reached, `domains` counts those of all boxes.
+    """
+
+    word: str
+    seconds: float = 0.0
+    counterexample: Counterexample | None = None
+    reason: str | None = None
+    stage: str | None = None
+    domains: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        found = self.counterexample
+        values = None if found is None else {"x": found.x.tolist(), "y": [float(y) for y in found.y]}
+        return {
+            "answer": self.word,
+            "reason": self.reason,
+            "stage": self.stage,
+            "domains": self.domains,
+            "seconds": round(self.seconds, 4),
+            "counterexample": values,
+        }
+
+    def __str__(self) -> str:
+        return self.word if self.counterexample is None else f"{self.word}\n{self.counterexample}"
+
+
+def read_counterexample(text: str, inputs: int) -> np.ndarray | None:
+    """The inputs X_0 … of a counterexample in an answer, float64; None if there is none.
+
+    Incomplete ones are a LingraftError.
+    """
+    found = {name: float(number) for name, number in _VALUE.findall(text) if name[0] == "X"}
+    if not found:
+        return None
+    missing = [i for i in range(inputs) if f"X_{i}" not in found]
+    if missing or len(found) != inputs:
+        raise LingraftError(f"a counterexample has {len(found)} inputs, but the network {inputs}.")
+    return np.array([found[f"X_{i}"] for i in range(inputs)])
+
+
+def decimal(number: float) -> str:
+    """All digits, without an exponent, which not every reader of VNN-LIB accepts."""
+    return np.format_float_positional(number, unique=True, trim="0")

@@ -1,0 +1,133 @@
+"""A VNN-COMP benchmark: a folder with networks, properties and an `instances.csv` that says which belong together."""
+
+import csv
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from lingraft.errors import LingraftError
+from lingraft.formats.vnnlib_write import write_instances, write_vnnlib
+from lingraft.progress import progress
+
+if TYPE_CHECKING:
+    from lingraft.data import ImageSet
+
+#: Where the network of a benchmark that lingraft writes is.
+NETWORK = "onnx/network.onnx"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of `instances.csv`: network and property as written there, and the seconds allowed."""
+
+    folder: Path
+    network: str
+    spec: str
+    timeout: float
+
+    @property
+    def onnx(self) -> Path:
+        """The file of the network, or its gz version."""
+        return _existing(self.folder / self.network)
+
+    @property
+    def vnnlib(self) -> Path:
+        """The file of the property, or its gz version."""
+        return _existing(self.folder / self.spec)
+
+    @property
+    def name(self) -> str:
+        """What the competition calls the instance: network_property, without folders and endings."""
+        return "_".join(_stem(written) for written in (self.network, self.spec))
+
+    def digest(self) -> str:
+        """Of the content of both files, so that an answer is used again only for the same ones."""
+        return _digest(self.onnx) + _digest(self.vnnlib)
+
+
+def read_instances(folder: str | Path) -> list[Entry]:
+    """The instances of a benchmark folder, in order; anything wrong with the list is a LingraftError."""
+    folder = Path(folder)
+    path = folder / "instances.csv"
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if any(map(str.strip, row))]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        what = getattr(error, "strerror", None) or error
+        raise LingraftError(
+            f"cannot read {path}: {what}. A benchmark needs this file; `lingraft export RUN --vnnlib DIR` writes one."
+        ) from error
+    entries = [_entry(folder, f"{path}, line {number}", row) for number, row in rows]
+    if not entries:
+        raise LingraftError(f"{path} lists no instances.")
+    return entries
+
+
+def _entry(folder: Path, where: str, row: list[str]) -> Entry:
+    fields = [field.strip() for field in row]
+    if len(fields) != 3:
+        raise LingraftError(f"{where}: expected network,property,seconds; found {len(fields)} fields.")
+    try:
+        seconds = float(fields[2])
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise LingraftError(f"{where}: {fields[2]!r} is not a number of seconds above 0.")
+    return Entry(folder, fields[0], fields[1], seconds)
+
+
+def write_benchmark(
+    folder: Path, model: nn.Module, chosen: "ImageSet", first: int, eps: float, timeout: float
+) -> dict[str, Any]:
+    """Write properties of the correctly classified images, the first of which has the index `first`, and the list.
+
+    The network itself is expected at `NETWORK`. Gives figures for people.
+    """
+    names, misclassified = [], 0
+    with progress("writing properties", len(chosen)) as advance:
+        for offset, label in enumerate(chosen.labels.tolist()):
+            image = chosen.pixels(slice(offset, offset + 1))
+            with torch.no_grad():
+                logits = model(image)[0]
+            if int(logits.argmax()) == label:
+                name = f"vnnlib/image_{first + offset}.vnnlib"
+                lower, upper = (image - eps).clamp(0, 1), (image + eps).clamp(0, 1)
+                write_vnnlib(folder / name, lower.numpy(), upper.numpy(), label, len(logits))
+                names.append(name)
+            else:
+                misclassified += 1
+            advance()
+    if not names:
+        raise LingraftError("the model classifies none of these images correctly, so there is nothing to verify.")
+    write_instances(folder, NETWORK, names, timeout)
+    return {"folder": str(folder), "eps": eps, "properties": len(names), "misclassified": misclassified}
+
+
+def _existing(path: Path) -> Path:
+    packed = path.with_name(path.name + ".gz")
+    return packed if not path.exists() and packed.exists() else path
+
+
+def _stem(written: str) -> str:
+    name = Path(written).name.removesuffix(".gz")
+    return name.rsplit(".", 1)[0]
+
+
+def _digest(path: Path) -> str:
+    try:
+        state = path.stat()
+        return _digest_of(path, state.st_mtime_ns, state.st_size)
+    except OSError:
+        return "missing"
+
+
+@lru_cache(maxsize=64)
+def _digest_of(path: Path, changed: int, size: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

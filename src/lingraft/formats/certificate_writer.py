@@ -1,0 +1,166 @@
+"""From a proof that the verifier kept to a certificate about an ONNX file, which `lingraft check` understands."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from lingraft.checker.format import EMPTY, LEAF, PARTS, TYPES, Certificate, Tree, tree_of
+from lingraft.checker.network import Network as CheckedNetwork
+from lingraft.checker.network import inner_places
+from lingraft.errors import LingraftError
+from lingraft.solver.clip import GRID
+from lingraft.solver.network import Network
+from lingraft.solver.proof import Bounded, MarginProof, Round, Shares
+from lingraft.solver.request import Request
+from lingraft.solver.verifier import Result
+
+
+def claim_of_image(request: Request, i: int, about: Mapping[str, Any]) -> Certificate:
+    """What is asked about image `i` of a request, as a claim without model and proof."""
+    claim = Certificate("", about=dict(about))
+    if request.constraints is None:
+        assert request.labels is not None
+        claim.label = request.labels[i]
+    else:
+        spec, offset = request.constraints
+        claim.constraints = spec.numpy(), offset.numpy()
+    if request.box is None:
+        claim.image, claim.eps, claim.clip = request.images[i].numpy(), request.eps, request.clip
+    else:
+        claim.lower, claim.upper = (side[i].double().numpy() for side in request.box)
+    return claim
+
+
+class CertificateWriter:
+    """Turns proofs about `network` into certificates about one ONNX file (`checked`, as the checker reads it)."""
+
+    def __init__(self, network: Network, checked: CheckedNetwork):
+        self.network, self.checked = network, checked
+        #: number of the activation in the file, by position of the verifier's site
+        self.numbers = _match_sites(network, checked)
+
+    def certificate(self, claim: Certificate, result: Result) -> Certificate:
+        """The claim with the proof of a verified result."""
+        if result.proof is None:
+            raise LingraftError(f"no certificate for this: the verifier kept no proof of it (stage {result.stage!r}).")
+        taps: dict[int, np.ndarray] = {}
+        for position, index in result.proof.sites:
+            shape = self.network.nodes[position].shape
+            places = np.argsort(inner_places((shape[2], *shape[:2]) if len(shape) == 3 else shape))
+            if len(index):
+                taps[self.numbers[position]] = places[_array(index)].astype(np.int32)
+        count = sum(len(index) for index in taps.values())
+        pixels = np.argsort(inner_places(self.checked.shape))
+        trees = [_tree(margin, count, pixels) for margin in result.proof.margins]
+        return replace(claim, model=self.checked.sha256, taps=taps, trees=trees)
+
+
+def _match_sites(network: Network, checked: CheckedNetwork) -> dict[int, int]:
+    """Sites in which anything bends come in the same order in both; fully grafted ones are not in the file."""
+    ours = [i for i in network.sites if not bool(network.nodes[i].grafted.all())]  # type: ignore[attr-defined]
+    theirs = sorted(checked.sites.items())
+    sizes = [network.nodes[i].size for i in ours], [checked.nodes[i].size for _, i in theirs]
+    if sizes[0] != sizes[1] or checked.outputs != network.nodes[-1].size:
+        raise LingraftError(
+            f"no certificates for this model: its activations, of sizes {sizes[0]}, are not those of the ONNX file,"
+            f" {sizes[1]}."
+        )
+    return {i: number for i, (number, _) in zip(ours, theirs, strict=True)}
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().cpu().numpy()
+
+
+def _tree(proof: MarginProof, taps: int, pixels: np.ndarray) -> Tree:
+    """The tree in preorder, with what belongs to its nodes in the same order; `pixels` are the file's numbers."""
+    split: dict[int, tuple[int, int, int]] = {}
+    for step in proof.splits:
+        for i, (node, tap) in enumerate(zip(step.nodes.tolist(), step.taps.tolist(), strict=True)):
+            split[node] = tap, step.first + i, step.first + len(step.nodes) + i
+    leaves, clips = _by_node(proof.leaves), _by_node(proof.clips)
+    empty = {node: in_force for nodes, in_force in proof.empty for node in nodes.tolist()}
+    kinds, in_force, order, clipped = list[int](), list[int](), list[tuple[Bounded, int]](), list[tuple[int, int]]()
+    waiting = [0]
+    while waiting:
+        node = waiting.pop()
+        if node in clips:
+            clipped.append((len(kinds), node))
+        if node in split:
+            tap, above, under = split[node]
+            kinds.append(tap)
+            waiting += [under, above]
+        elif node in leaves:
+            kinds.append(LEAF)
+            in_force.append(leaves[node][0].in_force)
+            order.append(leaves[node])
+        else:
+            kinds.append(EMPTY)
+            in_force.append(empty[node])
+    used = [clips[node] for _, node in clipped]
+    parts = {
+        "nodes": kinds,
+        "in_force": in_force,
+        **_multipliers("multipliers", order),
+        **_facets(proof.facets, taps, pixels),
+        **_rounds(proof.rounds),
+        "clips.forms_in_force": [forms.in_force for forms in proof.forms],
+        "clips.forms_alpha": [_array(forms.alpha) for forms in proof.forms],
+        "clips.groups": [_array(forms.group) for forms in proof.forms],
+        "clips.grid": list(GRID),
+        "clips.nodes": [place for place, _ in clipped],
+        "clips.in_force": [record.in_force for record, _ in used],
+        "clips.forms": [record.forms for record, _ in used],  # type: ignore[attr-defined]
+        **_multipliers("clips.multipliers", used),
+    }
+    arrays = {
+        name: np.array(parts[name], np.dtype(TYPES[kind])).reshape((-1, taps) if rank == 2 else -1)
+        for name, kind, rank in PARTS
+    }
+    return tree_of(proof.margin, arrays)
+
+
+def _by_node(records: Sequence[Bounded]) -> dict[int, tuple[Bounded, int]]:
+    """For each node, the record that it is in and its column there."""
+    return {node: (record, i) for record in records for i, node in enumerate(record.nodes.tolist())}
+
+
+def _multipliers(prefix: str, records: list[tuple[Bounded, int]]) -> dict[str, list[Any]]:
+    """α of every domain, and its β that are not 0."""
+    alpha, sizes, taps, beta = [], [], list[int](), list[float]()
+    for record, column in records:
+        values = _array(record.beta[:, column])
+        used = np.flatnonzero(values)
+        alpha.append(_array(record.alpha[:, column]))
+        sizes.append(len(used))
+        taps += _array(record.rows)[used].tolist()
+        beta += values[used].tolist()
+    return {f"{prefix}.alpha": alpha, f"{prefix}.sizes": sizes, f"{prefix}.taps": taps, f"{prefix}.beta": beta}
+
+
+def _facets(shares: Shares | None, taps: int, pixels: np.ndarray) -> dict[str, Any]:
+    """Pixels and shares of each tap in turn."""
+    if shares is None:
+        return {"facets.sizes": [], "facets.pixels": [], "facets.share": []}
+    tap = _array(shares.tap)
+    order = np.argsort(tap, kind="stable")
+    return {
+        "facets.sizes": np.bincount(tap, minlength=taps),
+        "facets.pixels": pixels[_array(shares.pixel)[order]],
+        "facets.share": _array(shares.share)[order],
+    }
+
+
+def _rounds(rounds: list[Round]) -> dict[str, Any]:
+    """Lower bounds of a round's taps come first, then upper bounds."""
+    none = np.zeros(0, np.int64)
+    return {
+        "rounds.sizes": [2 * len(r.taps) for r in rounds],
+        "rounds.taps": np.concatenate([none, *[_array(r.taps) for r in rounds for _ in range(2)]]),
+        "rounds.sides": np.concatenate([none, *[np.repeat([1, -1], len(r.taps)) for r in rounds]]),
+        "rounds.gamma": np.concatenate([none, *[_array(r.gamma) for r in rounds]]),
+        "rounds.alpha": [row for r in rounds for row in _array(r.alpha).T],
+    }

@@ -1,0 +1,58 @@
+"""A network of an ONNX file, ready to be verified and to be run by onnxruntime."""
+
+import math
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from lingraft.errors import LingraftError
+from lingraft.formats.onnx_import import read_network
+from lingraft.solver.network import Network
+from lingraft.solver.verifier import Verifier
+
+
+class OnnxNetwork:
+    """`module` is the network in float64, in which its float32 weights and the numbers of any property are exact.
+
+    Inputs and outputs are flat here, in the order of VNN-LIB's X_0 … and Y_0 …
+    """
+
+    def __init__(self, path: str | Path, device: str | torch.device = "cpu"):
+        self.path, self.device = Path(path), torch.device(device)
+        module, self._session, self._batch = read_network(path)
+        self.input_shape: tuple[int, ...] = module.input_shape
+        self.inputs = math.prod(self.input_shape)
+        y = self._session.run(np.zeros((self._batch, *self.input_shape), np.float32))
+        self.outputs = y[0].size
+        flat = module if y.ndim == 2 else nn.Sequential(module, nn.Flatten())
+        self.module: nn.Module = flat.double().to(device).eval()
+
+    def run(self, x: np.ndarray) -> np.ndarray:
+        """The outputs that onnxruntime gives one input; both float32."""
+        batch = np.repeat(x.astype(np.float32).reshape(1, *self.input_shape), self._batch, axis=0)
+        y = self._session.run(batch)[0].ravel()
+        if not np.isfinite(y).all():
+            raise LingraftError(f"{self.path}: the network gives NaN or infinite outputs. Check its weights.")
+        return y
+
+    def verifier(self, double: bool, *appended: nn.Module) -> Verifier:
+        """The network with further layers appended, made ready for verification; `double` as in `lingraft.verify`."""
+        if not appended:
+            return Verifier(self._plain, double)
+        return Verifier(self._converted(*appended), double)
+
+    @cached_property
+    def _plain(self) -> Network:
+        """Converted once for all properties."""
+        return self._converted()
+
+    @torch.inference_mode(False)
+    def _converted(self, *appended: nn.Module) -> Network:
+        whole = nn.Sequential(self.module, *appended).to(self.device).eval()
+        try:
+            return Network.from_module(whole, self.input_shape)
+        except LingraftError as error:
+            raise LingraftError(f"{self.path}: {error}") from error

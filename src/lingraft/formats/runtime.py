@@ -1,0 +1,77 @@
+"""onnxruntime as the second opinion on what an ONNX file computes."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from lingraft.errors import LingraftError
+from lingraft.formats.onnx_file import reason
+
+#: Largest difference allowed, as a part of the largest output.
+IMPORT_TOLERANCE = 1e-4
+EXPORT_TOLERANCE = 1e-5
+_BATCHES = 3
+#: Points inside a box, and as many of its corners, that a comparison looks at.
+_IN_BOX = 3
+
+
+class Session:
+    """An ONNX model in onnxruntime, on one CPU thread."""
+
+    def __init__(self, model: Any):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        content = model if isinstance(model, bytes) else model.SerializeToString()
+        # The exceptions of onnxruntime have no common base below Exception.
+        try:
+            self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise LingraftError(f"onnxruntime cannot load the network ({reason(error)}). Export it again.") from error
+        self.input = self._session.get_inputs()[0].name
+
+    def run(self, x: np.ndarray) -> np.ndarray:
+        """Outputs for a batch `x` of the size that the file allows."""
+        try:
+            return np.asarray(self._session.run(None, {self.input: x})[0])
+        except Exception as error:
+            raise LingraftError(f"onnxruntime cannot run the network ({reason(error)}). Export it again.") from error
+
+
+def disagreement(session: Session, module: nn.Module, inputs: torch.Tensor, batch: int) -> float:
+    """Largest |onnxruntime − torch| over `inputs`, as a part of the largest output.
+
+    `inputs` has shape (k·batch, *input_shape): onnxruntime sees `batch` of them at a time, as the file says, and
+    the module all at once, so that a module that mixes the images of a batch is found out.
+    """
+    theirs = np.concatenate([session.run(part.numpy()) for part in inputs.split(batch)])
+    try:
+        with torch.no_grad():
+            ours = module(inputs).numpy()
+    except (RuntimeError, MemoryError) as error:
+        raise LingraftError(f"the network cannot be run ({reason(error)}).") from error
+    if ours.shape != theirs.shape:
+        raise LingraftError(f"the network gives outputs of shape {ours.shape}, but {theirs.shape} in onnxruntime.")
+    if not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
+        raise LingraftError("the network gives NaN or infinite outputs. Check its weights.")
+    scale = max(float(np.abs(theirs).max(initial=0.0)), 1e-3)
+    return float(np.abs(ours - theirs).max(initial=0.0)) / scale
+
+
+def points_of(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    """Points (k, n) of the box between `low` and `high` (n,): middle, ends, corners and others, the same every time."""
+    generator = torch.Generator().manual_seed(0)
+    inner = torch.rand(_IN_BOX, *low.shape, generator=generator).to(low)
+    parts = torch.cat([torch.tensor([0.5, 0.0, 1.0]).to(low)[:, None].expand(-1, *low.shape), inner, inner.round()])
+    return torch.minimum(torch.maximum(low + parts * (high - low), low), high)
+
+
+def random_inputs(shape: tuple[int, ...], batch: int) -> torch.Tensor:
+    """A few inputs, uniform in [−1, 1] and the same every time."""
+    generator = torch.Generator().manual_seed(0)
+    return 2 * torch.rand(_BATCHES * batch, *shape, generator=generator) - 1

@@ -1,0 +1,1 @@
+"""Workers: processes of this machine, and Ray."""

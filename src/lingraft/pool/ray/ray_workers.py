@@ -1,0 +1,125 @@
+"""Workers on the nodes of a Ray cluster: one actor a CPU, or a GPU where the network is on one.
+
+The network is put into Ray's object store once and read from there by every actor.
+"""
+
+import pickle
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+from lingraft.errors import LingraftError
+from lingraft.pool.answerer import Answerer
+from lingraft.pool.crew import Staff, Worker
+from lingraft.pool.images import MEMORY_SHARE
+from lingraft.solver.budget import free_memory
+from lingraft.version import __version__
+
+
+class Actor:
+    """What runs on a node."""
+
+    def __init__(self) -> None:
+        self.answerer: Answerer | None = None
+
+    def prepare(self, setup: bytes, memory: float | None, workers: int, unit: str) -> bytes:
+        """Take the network; says who and which version this is.
+
+        `memory` is that of the node (default: a share of what is free), which as many workers share as it has CPUs
+        (or another `unit`), but no more than there are in all.
+        """
+        import ray
+
+        here = ray.get_runtime_context().get_node_id()
+        units = next((node["Resources"].get(unit, 1) for node in ray.nodes() if node["NodeID"] == here), 1)
+        total = MEMORY_SHARE * free_memory() if memory is None else memory
+        self.answerer = Answerer(setup, total / max(1, min(workers, units)))
+        return pickle.dumps((socket.gethostname(), __version__))
+
+    def answer(self, question: bytes, common: bytes | None, seconds: float) -> bytes:
+        """The pickled result of a problem, or of a part of one."""
+        import torch
+
+        assert self.answerer is not None
+        torch.set_num_threads(1)  # a setting of the thread, of which an actor has several
+        return self.answerer.answer(question, common, seconds)
+
+    def divide(self, parts: int) -> None:
+        """Divide what is being searched; runs beside `answer`."""
+        if self.answerer is not None:
+            self.answerer.divide(parts)
+
+
+class RayWorker(Worker):
+    """One actor."""
+
+    def __init__(self, ray: ModuleType, actor: Any, *setup: Any) -> None:
+        super().__init__()
+        self.ray, self.actor = ray, actor
+        self.future = actor.prepare.remote(*setup)
+        self.failure = "did not answer in time"
+
+    def send(self, question: bytes, common: Any, seconds: float) -> None:
+        self.future = self.actor.answer.remote(question, common, seconds)
+
+    def divide(self, parts: int) -> None:
+        self.actor.divide.remote(parts)
+
+    def receive(self) -> bytes | None:
+        try:
+            return self.ray.get(self.future) if self.ray.wait([self.future], timeout=0)[0] else b""
+        except self.ray.exceptions.RayError as error:
+            self.failure = f"failed: {_reason(error)}"
+            return None
+
+    def advance(self, message: bytes) -> None:
+        node, version = pickle.loads(message)
+        if version != __version__:
+            raise LingraftError(
+                f"node {node} has lingraft {version}, this machine {__version__}. Install the same version on all."
+            )
+        self.idle = True
+
+    def end(self) -> str:
+        with suppress(self.ray.exceptions.RayError):
+            self.ray.kill(self.actor)
+        return self.failure
+
+
+class RayStaff(Staff[RayWorker]):
+    """Actors on a cluster: `workers`, or as many as it has CPUs (GPUs) at the moment."""
+
+    instead = "Check `ray status`, and that lingraft is installed on every node."
+
+    def __init__(self, ray: ModuleType, setup: bytes, workers: int | None, memory: float | None, gpu: bool):
+        self.ray, self.workers, self.memory = ray, workers, memory
+        self.setup = ray.put(setup)
+        self.unit = "GPU" if gpu else "CPU"
+        needs = {"num_cpus": 1, "num_gpus": 1 if gpu else 0}
+        self.actor = ray.remote(max_restarts=0, max_concurrency=2, scheduling_strategy="SPREAD", **needs)(Actor)
+
+    @property
+    def size(self) -> int:
+        # at least one: it waits until there is a node for it
+        return self.workers or max(1, int(self.ray.cluster_resources().get(self.unit, 0)))
+
+    def share(self, common: bytes) -> Any:
+        return self.ray.put(common)
+
+    def hire(self) -> RayWorker:
+        return RayWorker(self.ray, self.actor.remote(), self.setup, self.memory, self.size, self.unit)
+
+    def with_news(self, workers: Sequence[RayWorker], seconds: float) -> list[RayWorker]:
+        futures = {worker.future: worker for worker in workers}
+        self.ray.wait(list(futures), timeout=seconds)
+        ready, _ = self.ray.wait(list(futures), num_returns=len(futures), timeout=0)
+        return [futures[future] for future in ready]
+
+
+def _reason(error: Exception) -> str:
+    """The line of Ray's message that says what happened."""
+    cause = getattr(error, "cause", None)
+    text = f"{type(cause).__name__}: {cause}" if isinstance(cause, Exception) else str(error)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -1,0 +1,179 @@
+"""A run: a folder with a model and everything measured of it.
+
+    model.json           what the model is: architecture, normalization, data, seed, versions
+    model.safetensors    its weights
+    history.jsonl        training, one line an epoch
+    checkpoint.safetensors   where training goes on after a stop
+    scores.npz           instability and significance of every neuron; in a grafted run, those it was chosen by
+    scores-grafted.npz   the same of the grafted network itself
+    mask.safetensors     the neurons that `lingraft select` chose
+    summary.json         the figures measured: SA, RA, VA …
+    verdicts.jsonl       verification, one line an image
+    witnesses/           counterexamples
+    images/              images of the user's own that there are verdicts about
+    certificates/        certificates, and the network as ONNX that they are about
+    corners/             corner cases, and the verdicts on them
+    compare/             what another verifier says of the same images
+    commands.jsonl       the commands that made all this, as they were typed
+    search/              candidates of `lingraft graft RUN --method auto`, and their Pareto front
+    figures/             pictures
+
+Nothing in it is ever unpickled.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from lingraft.command import current
+from lingraft.errors import LingraftError
+from lingraft.files import append_line, read_json, read_lines, remove_parts, write_json
+from lingraft.model import zoo
+from lingraft.model.surgery import prepared
+from lingraft.runs.description import FORMAT, ModelDescription, versions
+from lingraft.runs.tensors import load_tensors, load_weights, save_tensors
+
+
+class Run:
+    """A run folder. Making the object reads and writes nothing."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.description_path = self.path / "model.json"
+        self.weights_path = self.path / "model.safetensors"
+        self.checkpoint_path = self.path / "checkpoint.safetensors"
+        self.history_path = self.path / "history.jsonl"
+        self.summary_path = self.path / "summary.json"
+        self.scores_path = self.path / "scores.npz"
+        self.grafted_scores_path = self.path / "scores-grafted.npz"
+        self.verdicts_path = self.path / "verdicts.jsonl"
+        self.commands_path = self.path / "commands.jsonl"
+        self.figures = self.path / "figures"
+
+    def describe(self) -> ModelDescription:
+        """What `model.json` says."""
+        if not self.description_path.exists():
+            raise LingraftError(
+                f"{self.path} is not a run folder: it has no model.json. Make one with `lingraft train`."
+            )
+        try:
+            description = ModelDescription.model_validate(read_json(self.description_path))
+        except ValidationError as error:
+            what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise LingraftError(f"{self.description_path} does not describe a model ({what}). Restore it.") from error
+        if description.format != FORMAT:
+            raise LingraftError(
+                f"{self.path} has run format {description.format}, this lingraft reads {FORMAT}."
+                " Use the version that wrote it."
+            )
+        return description
+
+    def is_described(self) -> bool:
+        """Whether there is a `model.json` that can be read."""
+        try:
+            self.describe()
+        except LingraftError:
+            return False
+        return True
+
+    def write_description(self, description: ModelDescription) -> None:
+        """Write `model.json`, with the versions in use now."""
+        description.versions = versions()
+        write_json(self.description_path, description.model_dump(mode="json"))
+
+    def save_weights(self, model: nn.Module, metadata: Mapping[str, Any] | None = None) -> None:
+        """Write `model.safetensors`, with what is said of the weights as metadata."""
+        save_tensors(self.weights_path, model.state_dict(), metadata)
+
+    def inside(self, name: str) -> Path:
+        """The path of a file that a record of the run names; a LingraftError if it is not in the run's folder."""
+        path = self.path / name
+        if not path.resolve().is_relative_to(self.path.resolve()):
+            raise LingraftError(f"{self.path} names a file outside of it, {path}. Do not trust this run.")
+        return path
+
+    def remove_parts(self) -> None:
+        """Remove what a process killed in the middle of a save left behind."""
+        remove_parts(self.path)
+
+    def remove_results(self) -> None:
+        """Remove what training wrote and what was measured of it; first the checkpoint, which vouches for the rest."""
+        for path in (
+            self.checkpoint_path,
+            self.weights_path,
+            self.history_path,
+            self.summary_path,
+            self.scores_path,
+            self.grafted_scores_path,
+            self.commands_path,
+        ):
+            path.unlink(missing_ok=True)
+
+    def summary(self) -> dict[str, Any]:
+        """The figures measured so far."""
+        if not self.summary_path.exists():
+            return {}
+        sections = read_json(self.summary_path)
+        wrong = [name for name, figures in sections.items() if not isinstance(figures, dict)]
+        if wrong:
+            raise LingraftError(f"{self.summary_path} is damaged: {wrong[0]!r} has no figures. Restore it.")
+        return sections
+
+    def add_to_summary(self, section: str, figures: Mapping[str, Any]) -> None:
+        """Replace one section of `summary.json`."""
+        write_json(self.summary_path, {**self.summary(), section: dict(figures)})
+        self.keep_command()
+
+    def keep_command(self) -> None:
+        """Add the command that is running to `commands.jsonl`, once; from Python, where there is none, add nothing."""
+        command = current()
+        if command is None:
+            return
+        record = {"command": command.line, "started": command.started, "versions": versions()}
+        if record not in self.commands():
+            append_line(self.commands_path, record)
+
+    def commands(self) -> list[dict[str, Any]]:
+        """The commands that measured or made something in this folder: command, started (UTC), versions."""
+        return read_lines(self.commands_path)
+
+
+def load(run: str | Path | Run, model: nn.Module | None = None, device: str | torch.device = "cpu") -> nn.Module:
+    """The model of a run folder, in eval mode, ready to use on images in [0, 1].
+
+    A network of the zoo is built by its name; for a module of your own pass a new instance as `model`,
+    whose weights are then replaced. Of a grafted run you get the grafted model (of your own module a grafted copy).
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    description = run.describe()
+    if model is None:
+        if description.architecture is None:
+            raise LingraftError(
+                f"{run.path} holds a model of your own. Pass it: lingraft.load(run, model=YourModel())."
+            )
+        model = _build(description, run.weights_path)
+    if description.grafted is not None:
+        model = prepared(model, {site.name: site.shape for site in description.grafted})
+    tensors, _ = load_tensors(run.weights_path)
+    load_weights(model, tensors, run.weights_path)
+    return model.to(device).eval()
+
+
+def _build(description: ModelDescription, weights: Path) -> nn.Module:
+    """The network that is described, unless it is larger than its weights: a description may say anything."""
+    assert description.architecture is not None
+    settings = (description.input_shape, description.classes, description.mean, description.std)
+    with torch.device("meta"):  # takes no memory
+        planned = zoo.build(description.architecture, *settings)
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in planned.state_dict().values())
+    there = weights.stat().st_size if weights.exists() else needed
+    if needed > there:
+        raise LingraftError(
+            f"the weights of {weights} do not fit the model: they have {there:,} bytes instead of {needed:,}."
+            " Is it the right model?"
+        )
+    return zoo.build(description.architecture, *settings)

@@ -1,0 +1,176 @@
+"""Verdicts kept in a run folder, so that a run that was stopped goes on where it was.
+
+    verdicts.jsonl      one line for each image that was done, appended and flushed
+    witnesses/          counterexamples as safetensors files, named after data set, image and ε
+
+A verdict is used again only if it answers the same question: the same network as the verifier converted it, image,
+region and margins (`digest.py`). Those of version 0.1.0 name the weights instead, which do not say all that a network
+computes: they are read, and reports show them, but the images are verified again.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from lingraft.errors import LingraftError
+from lingraft.files import append_line, read_lines
+from lingraft.runs import Run, load_tensors, save_tensors
+from lingraft.solver.digest import digest_network, digest_question
+from lingraft.solver.request import Limits, Request
+from lingraft.runs.summary import VERDICTS
+from lingraft.solver.verifier import Result
+from lingraft.solver.confirmation import checked
+
+#: Reasons of unknown that more time, or nothing, would change; the others (crashed, error) are worth another try.
+LASTING = ("time", "memory", "numerical")
+
+
+def record_of(result: Result) -> dict[str, Any]:
+    """A JSON-able record: bounds by what the label is compared with, no tensors; infinity and NaN are null."""
+    return {
+        "index": result.index,
+        "label": result.label,
+        "eps": result.eps,
+        "verdict": result.verdict,
+        "reason": result.reason,
+        "stage": result.stage,
+        "seconds": round(result.seconds, 4),
+        "crown": _by_name(result.against, result.crown),
+        "alpha": _by_name(result.against, result.alpha),
+        "unstable": result.unstable,
+        "neurons": result.neurons,
+        "domains": result.domains,
+        "memory": round(result.memory, 1),
+        "error": result.error,
+    }
+
+
+def result_of(record: Mapping[str, Any]) -> Result:
+    """The result that a record was made of, without its witness."""
+    crown, alpha = ({int(j): _number(b) for j, b in record[name].items()} for name in ("crown", "alpha"))
+    return Result(
+        verdict=record["verdict"],
+        stage=record["stage"],
+        reason=record["reason"],
+        seconds=float(record["seconds"]),
+        crown=list(crown.values()),
+        alpha=list(alpha.values()),
+        unstable={name: int(count) for name, count in record["unstable"].items()},
+        domains=int(record["domains"]),
+        memory=float(record["memory"]),
+        neurons=int(record["neurons"]),
+        index=int(record["index"]),
+        label=record["label"],
+        eps=record["eps"],
+        against=list(crown),
+        error=record["error"],
+    )
+
+
+def _by_name(names: list[int], bounds: list[float]) -> dict[str, float | None]:
+    return {str(j): b if math.isfinite(b) else None for j, b in zip(names, bounds, strict=False)}
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+class Verdicts:
+    """The verdicts of one run folder on the images of a data set, starting with image `first`.
+
+    They are kept in `path`, by default the run's `verdicts.jsonl`.
+    """
+
+    def __init__(self, run: Run, data: str, request: Request, limits: Limits, first: int = 0, path: Path | None = None):
+        self.run, self.data, self.request, self.limits, self.first = run, data, request, limits, first
+        self.path = path or run.verdicts_path
+        self.weights, self.network = digest_weights(run), digest_network(request.network.nodes)
+
+    def known(self) -> dict[int, Result]:
+        """Results that need not be found again, by the number of the image in the request."""
+        records: dict[Any, list[dict[str, Any]]] = {}
+        for record in read_lines(self.path):
+            records.setdefault(_key(record), []).append(record)
+        found = {}
+        for i in range(len(self.request)):
+            for record in reversed(records.get(_key(self._about(i)), [])):
+                result = self._usable(i, record)
+                if result is not None:
+                    found[i] = result
+                    break
+        return found
+
+    def keep(self, result: Result) -> None:
+        """Add one result to the file; its witness first, so that no record is without it."""
+        record = {**self._about(result.index - self.first), **record_of(result)}
+        if result.witness is not None:
+            name = f"witnesses/{self.data}-{result.index}-eps{result.eps:.6g}.safetensors"
+            about = {"label": result.label, "eps": result.eps, "weights": self.weights}
+            save_tensors(self.run.path / name, {"witness": result.witness}, about)
+            record["witness"] = name
+        append_line(self.path, record)
+
+    def _about(self, i: int) -> dict[str, Any]:
+        """What a verdict on image `i` depends on, and the limits it is found under."""
+        assert self.request.labels is not None
+        return {
+            "question": digest_question(self.network, self.request.problem(i)),
+            "network": self.network,
+            "weights": self.weights,
+            "data": self.data,
+            "image": digest_image(self.request.images[i]),
+            "index": self.first + i,
+            "label": self.request.labels[i],
+            "eps": self.request.eps,
+            "clip": _range(self.request.clip),
+            "double": self.limits.double,
+            "timeout": self.limits.timeout,
+            "memory_limit": self.limits.memory,
+            "seed": self.limits.seed,
+        }
+
+    def _usable(self, i: int, record: Mapping[str, Any]) -> Result | None:
+        """The result of a record about image `i`, if trying again could not give a better one within the limits."""
+        try:
+            result = result_of(record)
+            result.against = self.request.against(i)
+            if result.verdict not in VERDICTS:
+                return None
+            if result.verdict == "unknown":
+                same = record["seed"] == self.limits.seed and record["memory_limit"] == self.limits.memory
+                enough = record["timeout"] >= self.limits.timeout
+                return result if same and enough and result.reason in LASTING else None
+            if result.seconds > self.limits.timeout * 1.02 + 1:
+                return None  # decided under a longer limit than the one that is asked for now
+            if result.verdict == "falsified":
+                tensors, _ = load_tensors(self.run.inside(record["witness"]))
+                result.witness = tensors["witness"]
+                return result if checked(self.request, i, result).verdict == "falsified" else None
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, LingraftError):
+            return None  # damaged, or a witness that is gone: find it again
+        return result
+
+
+def _key(record: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(record.get(name)) for name in ("question", "data", "index", "double"))
+
+
+def _range(clip: tuple[float, float] | None) -> list[float] | None:
+    return None if clip is None else [float(end) for end in clip]
+
+
+def digest_weights(run: Run) -> str:
+    """Changes with the architecture and the weights of a run: what a report shows verdicts of."""
+    description = run.describe()
+    digest = hashlib.sha256(repr((description.architecture, description.input_shape)).encode())
+    digest.update(run.weights_path.read_bytes())
+    return digest.hexdigest()
+
+
+def digest_image(image: Tensor) -> str:
+    """Changes with the pixels (float32) of an image."""
+    return hashlib.sha256(image.contiguous().numpy().tobytes()).hexdigest()[:16]

@@ -1,0 +1,288 @@
+"""Branch and bound over the collapsed network for one margin (β-CROWN, Wang et al. 2021); domains live in tensors."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from lingraft.solver.ascent import improve
+from lingraft.solver.branching import choose, scores, split
+from lingraft.solver.budget import Budget, Exhausted
+from lingraft.solver.clip import Forms
+from lingraft.solver.collapse import Collapsed
+from lingraft.solver.dual import Domains, Dual
+from lingraft.solver.facets import first_site, fit
+from lingraft.solver.leaf import solve_leaf
+from lingraft.solver.margin import MARGIN, proven
+from lingraft.solver.proof import Clip, MarginProof, Split, UsedForms, whole
+from lingraft.solver.relaxation import relax_relu
+from lingraft.solver.tighten import tighten
+
+#: The search for multipliers stops at a bound of this, a little more than `MARGIN`.
+ENOUGH = 1e-4
+
+#: Steps on the multipliers of a new domain, which start from the parent's, and again when its bounds were clipped.
+STEPS, CLIPPED_STEPS = 4, 2
+
+#: Taps whose bounds are tightened in one round, and the steps on their multipliers.
+TIGHTENED, TIGHTENING_STEPS = 60, 6
+
+#: A batch should take about so many seconds, and rounds of tightening stop when they gain less than this share.
+PACE, WORTHWHILE = 0.4, 0.03
+
+#: Facets, which make a step on the multipliers slower, are used if they raise the bound of the region by this share.
+WORTHWHILE_FACETS = 0.05
+
+#: (points (N, n) in the inner order, real pixels) → a witness or None.
+Attack = Callable[[Tensor], Tensor | None]
+
+
+class Falsified(Exception):
+    """A witness was found during the search."""
+
+    def __init__(self, witness: Tensor):
+        super().__init__("falsified")
+        self.witness = witness
+
+
+@dataclass
+class Pool:
+    """Open domains and their bounds; multipliers are kept in half precision, as they only start the next search."""
+
+    bounds: Tensor
+    domains: Domains
+
+    def __len__(self) -> int:
+        return len(self.bounds)
+
+    def add(self, bounds: Tensor, domains: Domains) -> None:
+        """Put domains in, with their bounds."""
+        most = torch.finfo(torch.half).max
+        small = replace(domains, alpha=domains.alpha.half(), beta=domains.beta.clamp(-most, most).half())
+        self.bounds = torch.cat([self.bounds, bounds])
+        self.domains = Domains.join([self.domains, small]) if len(self.domains) else small
+
+    def take(self, count: int) -> Domains:
+        """Take the `count` domains with the lowest bounds out."""
+        order = self.bounds.argsort()
+        taken, left = order[:count], order[count:]
+        result = self.domains.select(taken).to(self.domains.lower.dtype)
+        self.bounds, self.domains = self.bounds[left], self.domains.select(left)
+        return result
+
+    def restrict(self, base: Domains) -> None:
+        """Apply tighter bounds of the whole region to every domain."""
+        self.domains.lower = torch.maximum(self.domains.lower, base.lower)
+        self.domains.upper = torch.minimum(self.domains.upper, base.upper)
+
+    @property
+    def size(self) -> float:
+        """Bytes in use."""
+        return len(self) * len(self.domains.lower) * (2 * self.domains.lower.element_size() + 1 + 2 + 2)
+
+
+class Stopped(Exception):
+    """The search was stopped because somebody asked for it; `pool` holds all that is not proven yet."""
+
+    def __init__(self, pool: Pool):
+        super().__init__("stopped")
+        self.pool = pool
+
+
+class Search:
+    """Splits the domains of one margin until all are proven; raises Falsified or Exhausted.
+
+    What it did is written into `proof`, if there is one. When `stop` says so, and there are open domains to share out,
+    it raises Stopped.
+    """
+
+    def __init__(
+        self,
+        collapsed: Collapsed,
+        dual: Dual,
+        exact: Dual,
+        budget: Budget,
+        attack: Attack,
+        proof: MarginProof | None = None,
+        stop: Callable[[], bool] | None = None,
+    ):
+        self.collapsed, self.dual, self.exact = collapsed, dual, exact
+        self.budget, self.attack, self.proof, self.stop = budget, attack, proof, stop
+        self.forms: Forms | None = None
+        self.visited = 0
+        #: domains fit that many at once, at about thirty tensors over taps and pixels each
+        self.widest = int(min(1024, max(1, budget.memory / 4 / (30 * 4 * (collapsed.count + len(collapsed.center))))))
+        self.tightening = self.branching = 0.0
+
+    def run(self, base: Domains, bound: Tensor, pool: Pool | None = None) -> None:
+        """Prove the margin of `base` (one domain), whose bound with its multipliers is `bound` (1,).
+
+        With a `pool`, which is (a part of) what a stopped search left, only its domains; `base` is then not tightened
+        any more.
+        """
+        bound, worthwhile = self._use_facets(base, bound), False
+        if pool is None:
+            if bool((bound <= ENOUGH).any()):
+                bound, worthwhile = self._tighten(base, bound)
+            pool = Pool(bound[:0], base.select(torch.tensor([], dtype=torch.long, device=bound.device)))
+            self._keep(pool, bound, base, base)
+        batch = 8
+        while len(pool):
+            self.budget.check_time()
+            if self.stop is not None and not worthwhile and len(pool) > 1 and self.stop():
+                raise Stopped(pool)
+            self.budget.allow(4 * pool.size)
+            if worthwhile and self.branching > self.tightening:
+                bound, worthwhile = self._tighten(base, bound)
+                pool.restrict(base)
+            started = time.monotonic()
+            self._expand(pool, pool.take(batch), base)
+            spent = time.monotonic() - started
+            self.branching += spent
+            if spent < PACE:
+                batch = min(2 * batch, self.widest)
+            elif spent > 2 * PACE:
+                batch = max(1, batch // 2)
+
+    def _use_facets(self, base: Domains, bound: Tensor) -> Tensor:
+        """Bound the first site's taps by facets from now on if that pays for the whole region; the new bound."""
+        first = first_site(self.collapsed)
+        if first is None:
+            return bound
+        self.budget.check_time()
+        shares = fit(first, self.dual, base)
+        facets = first.facets(shares)
+        dual, alpha = self.dual.with_facets(facets), base.alpha
+        base.alpha = self._first_alpha(base, 1.0)
+        better, improved = improve(dual, base, 3 * STEPS, enough=ENOUGH)
+        if not bool(better - bound > WORTHWHILE_FACETS * bound.abs()):
+            base.alpha = alpha
+            return bound
+        base.alpha = improved.alpha
+        self.dual, self.exact = dual, self.exact.with_facets(facets)
+        if self.proof is not None:
+            self.proof.facets = shares
+        return better
+
+    def _first_alpha(self, base: Domains, value: float | Tensor) -> Tensor:
+        """α of the base, but `value` where it is only the share of a facet, or would be."""
+        q = self.dual.bounded(base).q
+        where = (q < 0) & self.dual.open(base)
+        where[next(taps.last for taps in self.collapsed.taps if taps.last) :] = False
+        return torch.where(where, value, base.alpha)
+
+    def _tighten(self, base: Domains, bound: Tensor) -> tuple[Tensor, bool]:
+        """One round of tightening over the whole region; the new bound, and whether another round may pay."""
+        started = time.monotonic()
+        score = scores(self.dual, base, self.dual.evaluate(base))[:, 0]
+        count = min(TIGHTENED, int(torch.isfinite(score).sum()))
+        if not count:
+            return bound, False
+        # the margin's facets are no good start for taps
+        start = base if self.dual.facets is None else replace(base, alpha=self._first_alpha(base, 0.0))
+        for taps in score.topk(count).indices.split(max(1, self.widest // 2)):
+            self.budget.check_time()
+            round_ = tighten(self.dual, self.exact, start, taps, TIGHTENING_STEPS)
+            if self.proof is not None:
+                self.proof.rounds.append(round_)
+        if bool((base.lower > base.upper).any()):
+            return torch.full_like(bound, torch.inf), False
+        better, improved = improve(self.dual, base, 3 * STEPS, enough=ENOUGH)
+        base.alpha = improved.alpha
+        self.tightening += time.monotonic() - started
+        return better, bool(better - bound > WORTHWHILE * bound.abs())
+
+    def _keep(self, pool: Pool, bounds: Tensor, domains: Domains, base: Domains) -> None:
+        """Keep what is not proven, with clipped bounds."""
+        bounds, domains = self._unproven(bounds, domains)
+        if not len(domains):
+            return
+        self._clip(domains, base)
+        domains = self._without_empty(domains)
+        if len(domains):
+            bounds, domains = self._unproven(*improve(self.dual, domains, CLIPPED_STEPS, enough=ENOUGH))
+        if len(domains):
+            pool.add(bounds, domains)
+
+    def _clip(self, domains: Domains, base: Domains) -> None:
+        """Tighten the bounds of the domains by what bounds their margins, in place."""
+        if self.forms is None:
+            exactly = base.exactly()
+            if self.dual.facets is not None:
+                usual = relax_relu(base.lower, base.upper).lower_slope
+                exactly = replace(base, alpha=self._first_alpha(base, usual)).exactly()
+            self.forms = Forms(self.collapsed, self.exact, exactly)
+            if self.proof is not None:
+                group = self.forms.group_of(self.collapsed.count)
+                self.proof.forms.append(UsedForms(len(self.proof.rounds), whole(exactly.alpha[:, 0]), group))
+        self.forms.clip(domains, self.exact.bounded(domains.exactly()))
+        if self.proof is not None:
+            bounded = vars(self.proof.bounded(domains))
+            self.proof.clips.append(Clip(**bounded, forms=len(self.proof.forms) - 1))
+
+    def _unproven(self, bounds: Tensor, domains: Domains) -> tuple[Tensor, Domains]:
+        """What is not proven: neither by bounds recomputed in float64, nor by having no point left."""
+        empty = (domains.lower > domains.upper).any(0)
+        sure = (bounds > MARGIN) & ~empty
+        columns = sure.nonzero().flatten()
+        if len(columns):
+            sure[columns] = proven(self.exact.bound(domains.select(columns).exactly()))
+        if self.proof is not None:
+            self.proof.close(domains.select(sure.nonzero().flatten()))
+            self.proof.close_empty(domains.select(empty.nonzero().flatten()))
+        rest = (~sure & ~empty).nonzero().flatten()
+        return bounds[rest], domains.select(rest)
+
+    def _expand(self, pool: Pool, parents: Domains, base: Domains) -> None:
+        """Split the parents, bound the children, and keep those that are not proven."""
+        parents = self._without_empty(parents)
+        if not len(parents):
+            return
+        evaluation = self.dual.evaluate(parents)
+        witness = self.attack(evaluation.minimizer[evaluation.bound.argsort()[:4]])
+        if witness is not None:
+            raise Falsified(witness)
+        done = ~self.dual.splittable(parents).any(0)
+        if bool(done.any()):
+            self._finish(parents.select(done.nonzero().flatten()))
+            parents = parents.select((~done).nonzero().flatten())
+            if not len(parents):
+                return
+            evaluation = self.dual.evaluate(parents)
+        taps = choose(self.dual, parents, evaluation)
+        first = self.visited + 1
+        if self.proof is not None:
+            self.proof.splits.append(Split(parents.node, taps, first))
+        children = split(self.dual, parents, taps, first)
+        self.visited += len(children)
+        self._keep(pool, *improve(self.dual, children, STEPS, enough=ENOUGH), base)
+
+    def _without_empty(self, domains: Domains) -> Domains:
+        """The domains that have a point."""
+        empty = (domains.lower > domains.upper).any(0)
+        if not bool(empty.any()):
+            return domains
+        if self.proof is not None:
+            self.proof.close_empty(domains.select(empty.nonzero().flatten()))
+        return domains.select((~empty).nonzero().flatten())
+
+    def _finish(self, leaves: Domains) -> None:
+        """Decide domains in which nothing is left to split, exactly, by linear programming."""
+        if self.dual.smooth:
+            raise Exhausted("numerical")
+        for i in range(len(leaves)):
+            leaf = leaves.select(torch.tensor([i], device=leaves.margin.device)).to(torch.float64)
+            _, beta, point = solve_leaf(self.collapsed, leaf, self.budget.left)
+            leaf.split = torch.where(leaf.lower >= 0, 1, -1).to(leaf.split.dtype)
+            leaf.beta = beta[:, None]
+            if bool(proven(self.exact.bound(leaf))):
+                if self.proof is not None:
+                    self.proof.close(leaf)
+                continue
+            witness = self.attack(point[None]) if point is not None else None
+            if witness is not None:
+                raise Falsified(witness)
+            self.budget.check_time()
+            raise Exhausted("numerical")

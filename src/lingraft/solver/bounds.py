@@ -1,0 +1,138 @@
+"""Bounds of the pre-activations of every site over a region, cheapest first: intervals, CROWN, α-CROWN."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lingraft.errors import LingraftError
+from lingraft.solver.budget import Budget
+from lingraft.solver.crown import Watch, crown_bounds, lower_bound, pass_back, relaxed
+from lingraft.solver.intervals import through_linear, through_site
+from lingraft.solver.network import Network
+from lingraft.solver.nodes import Input, Site
+from lingraft.solver.region import Region
+from lingraft.solver.relaxation import Lines, relax
+from lingraft.solver.rounding import Sizes
+from lingraft.solver.rows import Rows
+
+METHODS = ("intervals", "crown", "alpha-crown")
+
+
+@dataclass
+class SiteBounds:
+    """Bounds (site's shape) of every site, the lines they allow, and the box center ± radius (input's inner shape)."""
+
+    bounds: dict[int, tuple[Tensor, Tensor]]
+    lines: dict[int, Lines]
+    center: Tensor
+    radius: Tensor
+    #: interval bounds of the logits, given the bounds of the sites
+    logits: tuple[Tensor, Tensor]
+    #: the largest number that the sums of each node are made of, and what a unit of it may lose to rounding there
+    sizes: list[float]
+    losses: list[float]
+
+    def unstable(self, network: Network, i: int) -> Tensor:
+        """Neurons of site `i` that are neither grafted nor linear on their interval; smooth ones never are linear."""
+        site = network.nodes[i]
+        assert isinstance(site, Site)
+        return _unstable(site, *self.bounds[i])
+
+
+def _unstable(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
+    if site.kind == "relu":
+        return ~site.grafted & (lower < 0) & (upper > 0)
+    return ~site.grafted
+
+
+def bound_sites(
+    network: Network, region: Region, budget: Budget, method: str = "crown", sizes: Sizes | None = None
+) -> SiteBounds:
+    """One pass from the image to the logits; with CROWN, neurons that intervals leave open are bounded backwards.
+
+    `sizes` are those of the network, to save computing them again.
+    """
+    sizes = sizes or Sizes(network)
+    low, high = (network.inside(t[None].double())[0] for t in (region.lower, region.upper))
+    center = (high + low) / 2
+    radius = torch.maximum(high - center, center - low)  # covers the box whatever was rounded
+    found = SiteBounds({}, {}, center, radius, (low, high), [], [])
+    values: list[tuple[Tensor, Tensor]] = []
+    for i, node in enumerate(network.nodes):
+        budget.check_time()
+        inputs = [values[j] for j in node.inputs]
+        if isinstance(node, Input):
+            values.append((low[None], high[None]))
+        elif isinstance(node, Site):
+            lower, upper = (t[0].clone(memory_format=torch.contiguous_format) for t in inputs[0])
+            if method == "crown":
+                _sharpen(network, node, lower, upper, found, budget)
+            found.bounds[i] = lower, upper
+            found.lines[i] = _lines(node, lower, upper)
+            values.append(through_site(node, lower[None], upper[None]))
+        else:
+            values.append(through_linear(node, inputs))
+        found.sizes.append(sizes.of(i, found.sizes, found))
+        found.losses.append(sizes.share * found.sizes[i])
+    found.logits = values[-1][0][0], values[-1][1][0]
+    return found
+
+
+def _sharpen(network: Network, site: Site, lower: Tensor, upper: Tensor, found: SiteBounds, budget: Budget) -> None:
+    """Bound the neurons that intervals leave open by CROWN, in place."""
+    open_ = _unstable(site, lower, upper).flatten().nonzero().flatten()
+    if not len(open_):
+        return
+    low, high = crown_bounds(
+        network, site.inputs[0], open_, found.lines, found.center, found.radius, budget, found.losses
+    )
+    flat_low, flat_high = lower.view(-1), upper.view(-1)
+    flat_low[open_] = torch.maximum(flat_low[open_], low)
+    flat_high[open_] = torch.maximum(torch.minimum(flat_high[open_], high), flat_low[open_])
+
+
+def _lines(site: Site, lower: Tensor, upper: Tensor) -> Lines:
+    """The lines of a site: a grafted neuron's own line on both sides, the relaxation elsewhere."""
+    own = (site.slope, site.intercept, site.slope, site.intercept)
+    lines = relax(site.kind, lower, upper)
+    return Lines(*(torch.where(site.grafted, a, b) for a, b in zip(own, lines, strict=True)))
+
+
+def margin_intervals(found: SiteBounds, spec: Tensor, offset: Tensor) -> Tensor:
+    """Lower bounds (L,) of spec·logits + offset from the intervals of the logits."""
+    low, high = found.logits
+    return spec.clamp(min=0) @ low + spec.clamp(max=0) @ high + offset
+
+
+def margin_crown(
+    network: Network, found: SiteBounds, spec: Tensor, offset: Tensor, watch: Watch | None = None
+) -> Tensor:
+    """Lower bounds (L,) of spec·logits + offset by CROWN, or by intervals where these are better."""
+    rows, constant = pass_back(network, {len(network.nodes) - 1: Rows(spec)}, offset, relaxed(found.lines), watch)
+    return torch.maximum(lower_bound(rows, constant, found.center, found.radius), margin_intervals(found, spec, offset))
+
+
+def bounds(
+    model: nn.Module, region: Region | tuple[Tensor, Tensor], method: str = "crown"
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Lower and upper bounds (neuron shape, float64) of the pre-activations of every site over a region.
+
+    `method` is "intervals", "crown" (CROWN intersected with intervals) or "alpha-crown" (its slopes optimized for
+    every neuron). Sound for all images of the region; keys are the names that `lingraft.sites` gives.
+    """
+    if method not in METHODS:
+        raise LingraftError(f"unknown method {method!r} for bounds. Known: {', '.join(METHODS)}.")
+    region = region if isinstance(region, Region) else Region(*region)
+    network = Network.from_module(model, region.lower.shape)
+    if method == "alpha-crown":
+        from lingraft.solver.tighten import alpha_crown
+
+        found = alpha_crown(network, region)
+    else:
+        found = bound_sites(network, region, Budget(), method).bounds
+    return {
+        network.nodes[i].name: tuple(network.outside(t[None])[0] for t in pair)  # type: ignore[misc]
+        for i, pair in found.items()
+        if network.nodes[i].public  # type: ignore[attr-defined]
+    }

@@ -1,0 +1,118 @@
+"""Tighter bounds of the taps of many domains at once, from linear functions that are already in hand.
+
+Backward bounding of a domain leaves a linear function of the image below its margin, so a counterexample in the domain
+satisfies p·x + c ≤ 0: where the bound c − ‖p‖₁ is close to 0, that leaves little of the region. Every tap has, once for
+the whole region, a linear function below z and one below −z, its *forms* a·x + b. Together, for any γ ≥ 0,
+
+    z  ≥  a·x + b + γ·(p·x + c)  ≥  b + γ·c − ‖a + γ·p‖₁
+
+(Clip-and-Verify, Zhou et al. 2025, solves the same problem by sorting.) A few values of γ are tried. The norms are
+summed in float32, and the bounds widened by more than that can round away. Where p is about 0, γ has no limit, and a c
+just above 0 would leave nothing: so that no rounding does, only points with a margin above `MARGIN` are left out.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lingraft.solver.collapse import Collapsed
+from lingraft.solver.dual import Domains, Dual, Row, outward
+from lingraft.solver.margin import MARGIN
+from lingraft.solver.relaxation import Lines
+
+#: Values of γ that are tried, in units of how far the form reaches over how far p reaches on the same pixels.
+GRID = (0.5, 2.0, 6.0)
+
+#: Columns that pass back together while forms are made.
+CHUNK = 256
+
+#: Half the distance of 1 to the next float32: the relative error of one operation.
+ROUNDING = 2.0**-24
+
+
+@dataclass
+class _Group:
+    """Taps (m,) that look at the same pixels (w,), and their forms (2m, w): below z, then below −z.
+
+    `unit` are the forms scaled to a reach of 1, `size` (2m, 1) their reach ‖a‖₁, `constant` (2m, 1) their b.
+    """
+
+    taps: Tensor
+    pixels: Tensor
+    unit: Tensor
+    size: Tensor
+    constant: Tensor
+
+
+class Forms:
+    """Forms of the taps over the region of `base` (one domain in float64, with the multipliers to use).
+
+    Taps of a first convolution look at few pixels, on which the constraint hardly ever binds; they are left out.
+    """
+
+    def __init__(self, collapsed: Collapsed, exact: Dual, base: Domains):
+        self.groups: list[_Group] = []
+        lines = exact.lines(base)
+        for number, taps in enumerate(collapsed.taps):
+            if taps.last > taps.first and (taps.first or not taps.P.sparse):
+                self._add(collapsed, number, Lines(*(line[: taps.first] for line in lines)))
+        none = collapsed.c[:0].long()
+        group = torch.cat([none, *[torch.full_like(g.pixels, i) for i, g in enumerate(self.groups)]])
+        entries = torch.stack([group, torch.cat([none, *[g.pixels for g in self.groups]])])
+        ones = torch.ones(len(group), dtype=torch.float64, device=group.device)
+        shape = (len(self.groups), len(collapsed.center))
+        self.looks_at = torch.sparse_coo_tensor(entries, ones, shape, check_invariants=False).coalesce()
+
+    def _add(self, collapsed: Collapsed, number: int, lines: Lines) -> None:
+        """Groups of one site's taps, by place: its rows are bounded like margins of the sites before it."""
+        taps = collapsed.taps[number]
+        before = Dual(collapsed.up_to(number), torch.float64)
+        numbers = torch.arange(taps.last - taps.first, device=taps.place.device)
+        order = taps.place.argsort(stable=True)
+        for some in numbers[order].split(CHUNK):
+            one_way = Row(*(t[..., some] for t in before.margins))
+            rows = Row(*(torch.cat([t, -t], dim=-1) for t in one_way))
+            found = before.backward(rows, Lines(*(line.expand(-1, 2 * len(some)) for line in lines)), None, None)
+            constant = found.c + found.p.abs().sum(0) - 2 * taps.loss[some].repeat(2)
+            places = taps.place[some]
+            for place in places.unique().tolist():
+                here = (places == place).nonzero().flatten()
+                both = torch.cat([here, here + len(some)])
+                forms = found.p[:, both]
+                pixels = forms.any(1).nonzero().flatten()
+                forms = forms[pixels].t()
+                size = forms.abs().sum(1, keepdim=True).clamp(min=1e-30)
+                unit = (forms / size).float()
+                self.groups.append(_Group(taps.first + some[here], pixels, unit, size, constant[both, None]))
+
+    def clip(self, domains: Domains, margin: Row) -> None:
+        """Tighten the bounds of the domains in place, given p (n, B) below their margins and the bounds as c (B,)."""
+        reach = (self.looks_at @ margin.p.abs()).float().clamp(min=1e-30)
+        bound = torch.where(torch.isfinite(margin.c), margin.c - MARGIN, -torch.inf)
+        binding = (-bound < 2 * reach).any(1)  # else the constraint cannot bind on these pixels
+        p = margin.p.t().contiguous()
+        for i in binding.nonzero().flatten().tolist():
+            self._clip(self.groups[i], domains, p, bound, reach[i].double())
+
+    def group_of(self, count: int) -> Tensor:
+        """The number of the group of each of `count` taps, −1 if it has no forms."""
+        numbers = torch.full((count,), -1, device=self.looks_at.device)
+        for i, group in enumerate(self.groups):
+            numbers[group.taps] = i
+        return numbers
+
+    def _clip(self, group: _Group, domains: Domains, p: Tensor, bound: Tensor, reach: Tensor) -> None:
+        """One group; `bound` (B,) is c − ‖p‖₁, and `reach` (B,) about ‖p‖₁ on the group's pixels."""
+        here = p[:, group.pixels]
+        level = (bound + here.abs().sum(1)) / reach
+        here = (here / reach[:, None]).float()
+        slack = 2 * (len(group.pixels) + 8) * ROUNDING
+        best = torch.full((len(group.unit), len(here)), -torch.inf, dtype=p.dtype, device=p.device)
+        for g in GRID:
+            norm = torch.cdist(group.unit, -g * here, p=1)
+            best = torch.maximum(best, g * level - norm - (1 + g) * slack)
+        below, above = torch.addcmul(group.constant, group.size, best).view(2, len(group.taps), -1)
+        low, high = outward(below, -above, domains.lower.dtype)
+        domains.lower[group.taps] = torch.maximum(domains.lower[group.taps], low)
+        domains.upper[group.taps] = torch.minimum(domains.upper[group.taps], high)

@@ -1,0 +1,292 @@
+"""Lower bounds of the margins over domains, from multipliers: the verifier's inner loop.
+
+A domain is the region with some taps restricted to one side of a split. Domains are columns: every tensor over taps is
+(T, B). The region is scaled to |x| ≤ 1. From the last site to the first, with q the coefficient on h = act(z),
+
+    λ = α·[q]₊ + s·[q]₋ − σ·β       (lower line slope α, upper line s·z + t; σ = ±1 where split, else 0)
+    c += [q]₋·t + λ·r + …            p += λP        q += λQ
+    bound = c − ‖p‖₁
+
+Any α ∈ [0, 1] and β ≥ 0 (any β in smooth networks) give a sound bound (α,β-CROWN, Xu et al. 2021, Wang et al. 2021).
+Taps of the first site may have a second upper bound h ≤ G·x + g (`facets.py`). Where q < 0, which leaves α without a
+use, it is the share of that bound: α·(G·x + g) + (1 − α)·(s·z + t).
+The gradient has a closed form: with the minimizer x* = −sign(p), z* and h* follow forward, and ∂bound/∂λ = z*, so
+autograd is not needed.
+In float64 what rounding may have added, Σ |λ| times the loss of each tap's row, is taken off: a large β, as the linear
+programs of `leaf.py` give it, makes large what is left where a row cancels.
+"""
+
+from copy import copy
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lingraft.solver.collapse import Collapsed
+from lingraft.solver.matrix import Matrix
+from lingraft.solver.relaxation import Lines, relax, relax_relu
+
+#: In proofs, α is a multiple of one over this, so that certificates are small.
+STEPS_OF_ALPHA = 255
+
+#: A smooth tap is not split any further on an interval shorter than this.
+SMALLEST = 1e-4
+
+
+@dataclass
+class Domains:
+    """A batch of domains, one a column: bounds of the taps (T, B), splits, multipliers, and the margin each is about.
+
+    `split` is +1 where the lower bound of the tap is a split (z ≥ lower), −1 where the upper one is (z ≤ upper). A
+    smooth tap may be split on both sides; `split` is then the last one, and β < 0 stands for the other side. `node` is
+    the number of the domain in the tree of splits.
+    """
+
+    margin: Tensor
+    lower: Tensor
+    upper: Tensor
+    split: Tensor
+    alpha: Tensor
+    beta: Tensor
+    node: Tensor
+
+    def __len__(self) -> int:
+        return len(self.margin)
+
+    def select(self, columns: Tensor) -> "Domains":
+        """A copy of some of the domains."""
+        return Domains(*(getattr(self, f.name)[..., columns] for f in fields(self)))
+
+    def to(self, dtype: torch.dtype) -> "Domains":
+        """Bounds and multipliers in another precision."""
+        names = ("lower", "upper", "alpha", "beta")
+        return replace(self, **{name: getattr(self, name).to(dtype) for name in names})
+
+    def exactly(self) -> "Domains":
+        """In float64, with α as proofs have it."""
+        double = self.to(torch.float64)
+        double.alpha = (double.alpha * STEPS_OF_ALPHA).round() / STEPS_OF_ALPHA
+        return double
+
+    @staticmethod
+    def join(parts: "list[Domains]") -> "Domains":
+        """All domains of several batches."""
+        return Domains(*(torch.cat([getattr(d, f.name) for d in parts], dim=-1) for f in fields(Domains)))
+
+
+def root_domains(collapsed: Collapsed, dtype: torch.dtype) -> Domains:
+    """The whole region, once for every margin."""
+    count = collapsed.c.shape[0]
+    lower, upper = (t[:, None].repeat(1, count) for t in outward(collapsed.lower, collapsed.upper, dtype))
+    alpha = relax_relu(lower, upper).lower_slope
+    split = torch.zeros_like(lower, dtype=torch.int8)
+    margin = torch.arange(count, device=lower.device)
+    return Domains(margin, lower, upper, split, alpha, torch.zeros_like(lower), torch.zeros_like(margin))
+
+
+def outward(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Float64 bounds in `dtype`, widened by more than was rounded away in computing and in converting them.
+
+    So crossing bounds mean an empty domain, not an accident of the last digits.
+    """
+    slack = 1e-9 * torch.maximum(lower.abs(), upper.abs()).clamp(min=1)
+    low, high = (lower - slack).to(dtype), (upper + slack).to(dtype)
+    infinity = torch.full_like(low, torch.inf)
+    return torch.nextafter(low, -infinity), torch.nextafter(high, infinity)
+
+
+def edge_of(push: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """The constant (B,) of the terms −σβ·(z − side), side being lower where σβ > 0 and upper where σβ < 0."""
+    return (push * torch.where(push > 0, lower, upper)).sum(0)
+
+
+class Row(NamedTuple):
+    """Linear functions q·h + p·x + c: q (T, B), p (n, B), c (B,); one column stands for all where B is 1."""
+
+    q: Tensor
+    p: Tensor
+    c: Tensor
+
+
+class Facets(NamedTuple):
+    """h ≤ G·x + g over |x| ≤ 1, for the taps of the first site: G (F, n), g (F, 1)."""
+
+    G: Matrix
+    g: Tensor
+
+
+@dataclass
+class Evaluation:
+    """Bounds (B,) and what the branching looks at: q (T, B), the lines, and the minimizers (B, n), real pixels."""
+
+    bound: Tensor
+    q: Tensor
+    lines: Lines
+    minimizer: Tensor
+
+
+class Dual:
+    """The collapsed network in one precision, ready to bound batches of domains."""
+
+    def __init__(self, collapsed: Collapsed, dtype: torch.dtype):
+        self.dtype = dtype
+        self.center, self.radius = collapsed.center, collapsed.radius
+        self.kinds = [(t.first, t.last, t.kind) for t in collapsed.taps]
+        self.smooth = any(t.kind != "relu" for t in collapsed.taps)
+        r = [t.r + t.P.times(self.center[:, None])[:, 0] for t in collapsed.taps]
+        self.r = torch.cat([collapsed.c[:0], *r]).to(dtype)[:, None]
+        scaled = [(t.first, t.last, t.P.scaled(self.radius), t.Q.to(dtype)) for t in collapsed.taps if t.last > t.first]
+        self.taps = [(first, last, Q) for first, last, _, Q in scaled]
+        sparse = [(first, P) for first, _, P, _ in scaled if P.sparse]
+        self.sparse = Matrix.stacked(sparse, collapsed.count).to(dtype) if sparse else None
+        self.dense = [(first, last, P.to(dtype)) for first, last, P, _ in scaled if not P.sparse]
+        shift = collapsed.c + self.center @ collapsed.p
+        self.margins = Row(collapsed.q.to(dtype), (collapsed.p * self.radius[:, None]).to(dtype), shift.to(dtype))
+        #: what a unit of λ on each tap may lose to rounding (T, 1): what its row did when it was made, and at most as
+        #: much again when it is added to others
+        self.loss = 2 * torch.cat([collapsed.c[:0], *[t.loss for t in collapsed.taps]])[:, None]
+        self.facets: Facets | None = None
+        self.relu = torch.zeros(collapsed.count, 1, dtype=torch.bool, device=self.r.device)
+        for first, last, kind in self.kinds:
+            self.relu[first:last] = kind == "relu"
+
+    def with_facets(self, facets: Facets) -> "Dual":
+        """The same with upper bounds of the first site's taps."""
+        result = copy(self)
+        result.facets = Facets(facets.G.to(self.dtype), facets.g.to(self.dtype))
+        return result
+
+    def share(self, lines: Lines) -> Tensor:
+        """How much of the facets (F, B) is used where q < 0: α of open taps, nothing of others."""
+        count = 0 if self.facets is None else len(self.facets.g)
+        return torch.where(lines.upper_slope[:count] < 1, lines.lower_slope[:count], 0.0)
+
+    def lines(self, domains: Domains) -> Lines:
+        """Lines of the taps in each domain; the lower ones of ReLU taps that stay open are α·z."""
+        lower, upper = domains.lower, domains.upper
+        if not self.smooth:
+            lines = relax_relu(lower, upper)
+        else:
+            parts = [relax(kind, lower[a:b].double(), upper[a:b].double()) for a, b, kind in self.kinds]
+            lines = Lines(*(torch.cat(tensors).to(self.dtype) for tensors in zip(*parts, strict=True)))
+        return lines._replace(lower_slope=torch.where(self.open(domains), domains.alpha, lines.lower_slope))
+
+    def open(self, domains: Domains) -> Tensor:
+        """ReLU taps (T, B) that are still unstable in the domain: those whose α is free."""
+        return self.relu & (domains.lower < 0) & (domains.upper > 0)
+
+    def splittable(self, domains: Domains) -> Tensor:
+        """Taps (T, B) that a split can make tighter: open ReLUs, and smooth ones on an interval of some width."""
+        open_ = self.open(domains)
+        return open_ | (~self.relu & (domains.upper - domains.lower > SMALLEST)) if self.smooth else open_
+
+    def lines_of(self, taps: Tensor, lower: Tensor, upper: Tensor) -> Lines:
+        """Lines of single taps (B,) on the given intervals (B,)."""
+        lines = relax_relu(lower, upper)
+        for first, last, kind in self.kinds if self.smooth else ():
+            here = (taps >= first) & (taps < last)
+            if kind != "relu" and bool(here.any()):
+                for line, new in zip(lines, relax(kind, lower[here].double(), upper[here].double()), strict=True):
+                    line[here] = new.to(line.dtype)
+        return lines
+
+    def rows(self, domains: Domains, columns: Tensor | None = None) -> Row:
+        """The margin that each domain is about; a single column if it is the same for all."""
+        margin = domains.margin if columns is None else domains.margin[columns]
+        if len(margin) and bool((margin == margin[0]).all()):
+            margin = margin[:1]
+        return Row(*(t[..., margin] for t in self.margins))
+
+    def backward(self, rows: Row, lines: Lines, push: Tensor | None, edge: Tensor | None = None) -> Row:
+        """From rows on h and x to bounds: q (T, B), p (n, B), and the bounds (B,) as c.
+
+        `push` (T, B) is σ·β, None without splits; `edge` (B,) the constant that belongs to it in smooth networks.
+        """
+        width = lines.lower_slope.shape[1]
+        q = rows.q.expand(-1, width).clone()
+        slope, negative = torch.empty_like(q), torch.empty_like(q)
+        for first, last, Q in reversed(self.taps):
+            here = slice(first, last)
+            positive = q[here].clamp(min=0)
+            torch.mul(positive, lines.lower_slope[here], out=slope[here])
+            torch.sub(q[here], positive, out=negative[here])
+            if not first and self.facets is not None:
+                over = negative[here] * self.share(lines)
+                negative[here] -= over
+            slope[here].addcmul_(negative[here], lines.upper_slope[here])
+            if push is not None:
+                slope[here] -= push[here]
+            if first:
+                q[:first] += Q.transposed_times(slope[here])
+        c = rows.c + (negative * lines.upper_intercept).sum(0) + (slope * self.r).sum(0)
+        if self.dtype == torch.float64:  # in float32 nothing is proven
+            c = c - (slope.abs() * self.loss).sum(0)
+        if self.smooth:
+            c = c + (q.clamp(min=0) * lines.lower_intercept).sum(0)
+            c = c if edge is None else c + edge
+        p = rows.p + self.sparse.transposed_times(slope) if self.sparse else rows.p.expand(-1, width).clone()
+        for first, last, P in self.dense:
+            p.addmm_(P.backward, slope[first:last])
+        if self.facets is not None:
+            p += self.facets.G.transposed_times(over)
+            c = c + (over * self.facets.g).sum(0)
+            if self.dtype == torch.float64:
+                c = c - (over.abs() * self.loss[: len(over)]).sum(0)
+        return Row(q, p, c - p.abs().sum(0))
+
+    def forward(self, row: Row, lines: Lines) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The scaled minimizer x* (n, B); z* and h* (T, B) that it gives on the lines that were used; ∂bound/∂α."""
+        x = row.p.sign().neg_()
+        z = self.sparse.times(x) + self.r if self.sparse else self.r.expand(-1, x.shape[1]).clone()
+        h = torch.empty_like(z)
+        for first, last, P in self.dense:
+            z[first:last].addmm_(P.forward, x)
+        below = row.q >= 0
+        slope = torch.where(below, lines.lower_slope, lines.upper_slope)
+        shift = torch.where(below, lines.lower_intercept, lines.upper_intercept)
+        for first, last, Q in self.taps:
+            here = slice(first, last)
+            if first:
+                z[here] += Q.times(h[:first])
+            torch.addcmul(shift[here], slope[here], z[here], out=h[here])
+            if not first and self.facets is not None:
+                beyond = (self.facets.G.times(x) + self.facets.g - h[here]).masked_fill_(below[here], 0.0)
+                h[here].addcmul_(beyond, self.share(lines))
+        gradient = row.q.clamp(min=0).mul_(z)
+        if self.facets is not None:
+            gradient[: len(beyond)].addcmul_(row.q[: len(beyond)], beyond)
+        return x, z, h, gradient
+
+    def edge(self, domains: Domains) -> Tensor | None:
+        """Σ β·lower over splits z ≥ lower and −β·upper over splits z ≤ upper (B,): nothing in ReLU networks."""
+        return edge_of(domains.split * domains.beta, domains.lower, domains.upper) if self.smooth else None
+
+    def bounded(self, domains: Domains, rows: Row | None = None) -> Row:
+        """The margins, or other rows, bounded by p·x with the multipliers that the domains carry; c is the bound."""
+        push = domains.split * domains.beta
+        return self.backward(rows or self.rows(domains), self.lines(domains), push, self.edge(domains))
+
+    def bound(self, domains: Domains, rows: Row | None = None) -> Tensor:
+        """Bounds (B,) of the margins, or of other rows, with the multipliers that the domains carry."""
+        return self.bounded(domains, rows).c
+
+    def evaluate(self, domains: Domains) -> Evaluation:
+        """Bounds with the multipliers that the domains carry, and what the branching needs."""
+        lines = self.lines(domains)
+        row = self.backward(self.rows(domains), lines, domains.split * domains.beta, self.edge(domains))
+        pixels = self.center - self.radius * row.p.sign().t().to(self.center.dtype)
+        return Evaluation(row.c, row.q, lines, pixels)
+
+    def tap_rows(self, taps: Tensor) -> Row:
+        """The pre-activations of chosen taps (K,)."""
+        one = torch.zeros(len(self.r), len(taps), dtype=self.dtype, device=taps.device)
+        one[taps, torch.arange(len(taps), device=taps.device)] = 1
+        q = torch.zeros_like(one)
+        p = self.sparse.transposed_times(one) if self.sparse else one.new_zeros(len(self.radius), len(taps))
+        for first, last, P in self.dense:
+            p.addmm_(P.backward, one[first:last])
+        for first, last, Q in self.taps:
+            if first:
+                q[:first] += Q.transposed_times(one[first:last])
+        return Row(q, p, self.r[taps, 0])

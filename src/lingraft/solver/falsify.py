@@ -1,0 +1,48 @@
+"""Looking for counterexamples inside a region: projected gradient descent on the margins (Madry et al. 2018)."""
+
+import torch
+from torch import Tensor
+
+from lingraft.solver.network import Network
+from lingraft.solver.region import Region
+
+
+class Falsifier:
+    """Attacks the margins spec·logits + offset of one region, in float32; a witness makes one of them negative."""
+
+    def __init__(self, network: Network, region: Region, spec: Tensor, offset: Tensor, seed: int = 0):
+        self.network = network
+        self.lower, self.upper = region.narrowed()
+        self.spec, self.offset = spec.float(), offset.float()
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def margins(self, images: Tensor) -> Tensor:
+        """Margins (N, L) of float32 images (N, *input_shape)."""
+        return self.network.forward(images) @ self.spec.t() + self.offset
+
+    def search(self, margins: Tensor, steps: int, restarts: int = 1) -> Tensor | None:
+        """A witness against one of the given margins (K,), from random starts; None if none was found."""
+        for _ in range(restarts):
+            noise = torch.rand(len(margins), *self.lower.shape, generator=self.generator).to(self.lower)
+            witness = self.descend(self.lower + (self.upper - self.lower) * noise, margins, steps)
+            if witness is not None:
+                return witness
+        return None
+
+    def descend(self, images: Tensor, margins: Tensor, steps: int) -> Tensor | None:
+        """Push the chosen margin (N,) of every image down for some steps; a witness as soon as there is one."""
+        if bool((self.lower > self.upper).any()):
+            return None  # no float32 image lies in the region
+        images = torch.minimum(torch.maximum(images.float(), self.lower), self.upper)
+        size = (self.upper - self.lower) / 4
+        for step in range(steps + 1):
+            images.requires_grad_(step < steps)
+            values = self.margins(images)
+            broken = (values.detach() < 0).any(1)
+            if bool(broken.any()):
+                return images.detach()[broken.nonzero()[0, 0]]
+            if step < steps:
+                (gradient,) = torch.autograd.grad(values.gather(1, margins[:, None]).sum(), images)
+                moved = images.detach() - size * (1 - step / steps) * gradient.sign()
+                images = torch.minimum(torch.maximum(moved, self.lower), self.upper)
+        return None

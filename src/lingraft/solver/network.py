@@ -1,0 +1,84 @@
+"""A verifiable network: the linear nodes and sites that a PyTorch model is converted to, and checked against."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from lingraft.errors import LingraftError
+from lingraft.solver.agreement import require_agreement
+from lingraft.solver.nodes import Input, Node, Shape, Site
+
+#: Layers that compute something else in training mode; others may be in it, as containers made by torch.fx are.
+MOODY = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+
+
+@dataclass
+class Network:
+    """Nodes in an order in which inputs come first; the last one gives the logits. Constants are float64."""
+
+    nodes: list[Node]
+    input_shape: Shape
+
+    @property
+    def sites(self) -> list[int]:
+        """Positions of the sites in `nodes`, first to last."""
+        return [i for i, node in enumerate(self.nodes) if isinstance(node, Site)]
+
+    @property
+    def neurons(self) -> int:
+        """Number of activation neurons of the model itself."""
+        return sum(node.size for node in self.nodes if isinstance(node, Site) and node.public)
+
+    def inside(self, images: Tensor) -> Tensor:
+        """Images (N, *input_shape) in the order used inside: channels last for maps."""
+        return images.permute(0, 2, 3, 1) if images.dim() == 4 else images
+
+    def outside(self, values: Tensor) -> Tensor:
+        """Inverse of `inside`, for any node's values."""
+        return values.permute(0, 3, 1, 2) if values.dim() == 4 else values
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits (N, classes) of images (N, *input_shape), computed node by node."""
+        return self.values(images)[-1]
+
+    def values(self, images: Tensor) -> list[Tensor]:
+        """Values of every node, in the inner order."""
+        values: list[Tensor] = []
+        for node in self.nodes:
+            inputs = [values[i] for i in node.inputs]
+            values.append(self.inside(images) if isinstance(node, Input) else node.forward(*inputs))
+        return values
+
+    def to(self, dtype: torch.dtype, device: torch.device | None = None) -> "Network":
+        """The same network with constants in another precision, or on another device."""
+        nodes = []
+        for node in self.nodes:
+            tensors = {
+                name: value.to(device, dtype if value.is_floating_point() else None)
+                for name, value in vars(node).items()
+                if isinstance(value, Tensor)
+            }
+            nodes.append(replace(node, **tensors))  # type: ignore[arg-type]
+        return Network(nodes, self.input_shape)
+
+    @classmethod
+    def from_module(cls, model: nn.Module, input_shape: Sequence[int]) -> "Network":
+        """Convert a model in eval mode; anything unsupported is an error that names the node, before any work."""
+        from lingraft.model.unseen import refuse_unseen
+        from lingraft.solver.conversion import convert
+
+        refuse_unseen(model)
+        if model.training or any(module.training for module in model.modules() if isinstance(module, MOODY)):
+            raise LingraftError("the model is in training mode. Call model.eval() before verifying it.")
+        for name, tensor in model.state_dict().items():
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+                raise LingraftError(f"the model has NaN or infinite weights in {name!r}. Repair or retrain it.")
+        shape = tuple(input_shape)
+        device = next(model.parameters(), torch.zeros(())).device
+        plain = model if device.type == "cpu" else copy.deepcopy(model).to("cpu")
+        network = cls(convert(plain, shape), shape).to(torch.float64, device)
+        require_agreement(model, network)
+        return network

@@ -1,0 +1,241 @@
+"""The nodes of a verifiable network: what each computes, its interval form, and how rows pass back through it.
+
+Every operation that is linear becomes one of five nodes (Convolution, Dense, Scale, Gather, Sum); everything
+nonlinear becomes a Site. All constants are float64, so that bounds at the root are computed in float64.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lingraft.solver.rows import Rows, select
+
+Shape = tuple[int, ...]
+Back = tuple[list[Rows], Tensor]
+
+
+@dataclass
+class Node:
+    """`inputs` are positions in the network's list of nodes; `shape` is without the batch, channels last."""
+
+    name: str
+    shape: Shape
+    inputs: list[int]
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return int(torch.tensor(self.shape).prod())
+
+    def forward(self, *values: Tensor) -> Tensor:
+        """Values (N, *shape) of the node from those of its inputs."""
+        raise AssertionError(self.name)
+
+    def spread(self, *radii: Tensor) -> Tensor:
+        """Radius (N, *shape) of the node's interval from those of its inputs; linear nodes only."""
+        raise AssertionError(self.name)
+
+    def back(self, rows: Rows) -> Back:
+        """Rows over each input, and the constant (R,) that belongs to them; linear nodes only."""
+        raise AssertionError(self.name)
+
+    def neurons(self, indices: Tensor) -> Back:
+        """`back` of the rows that are single values of this node, given by their flat indices."""
+        return self.back(select(indices, self.shape, torch.float64))
+
+
+@dataclass
+class Input(Node):
+    """The image."""
+
+
+@dataclass
+class Convolution(Node):
+    """`matrix` (out, kh·kw·in) and `bias` (out,) on a map of shape `source`; padding is (top, left, bottom, right)."""
+
+    source: Shape
+    matrix: Tensor
+    bias: Tensor
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilation: tuple[int, int]
+
+    def _convolve(self, x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+        top, left, bottom, right = self.padding
+        x = F.pad(x.permute(0, 3, 1, 2), (left, right, top, bottom))
+        weight = matrix.view(-1, *self.kernel, self.source[2]).permute(0, 3, 1, 2).to(x.dtype)
+        bias = None if bias is None else bias.to(x.dtype)
+        return F.conv2d(x, weight, bias, self.stride, 0, self.dilation).permute(0, 2, 3, 1)
+
+    def forward(self, *values: Tensor) -> Tensor:
+        return self._convolve(values[0], self.matrix, self.bias)
+
+    def spread(self, *radii: Tensor) -> Tensor:
+        return self._convolve(radii[0], self.matrix.abs(), None)
+
+    def back(self, rows: Rows) -> Back:
+        a = rows.coefficients
+        constant = a.flatten(1, 2).sum(1) @ self.bias.to(a.dtype)
+        count, h, w, _ = a.shape
+        (kh, kw), (sy, sx), (dy, dx) = self.kernel, self.stride, self.dilation
+        channels = self.source[2]
+        spreaded = (a.reshape(-1, a.shape[3]) @ self.matrix.to(a.dtype)).view(count, h, w, kh, kw, channels)
+        height, width = (h - 1) * sy + dy * (kh - 1) + 1, (w - 1) * sx + dx * (kw - 1) + 1
+        if h == w == 1 and dy == dx == 1:
+            out = spreaded.view(count, kh, kw, channels)
+        else:
+            out = a.new_zeros(count, height, width, channels)
+            for i in range(kh):
+                for j in range(kw):
+                    y, x = i * dy, j * dx
+                    out[:, y : y + (h - 1) * sy + 1 : sy, x : x + (w - 1) * sx + 1 : sx] += spreaded[:, :, :, i, j]
+        top, left = self.padding[:2]
+        if rows.origin is None:
+            return [Rows(_crop(out, top, left, self.source))], constant
+        origin = rows.origin * rows.origin.new_tensor([sy, sx]) - rows.origin.new_tensor([top, left])
+        return [self._cleared(Rows(out, origin))], constant
+
+    def neurons(self, indices: Tensor) -> Back:
+        channels = self.shape[2]
+        position, channel = indices // channels, indices % channels
+        corner = torch.stack([position // self.shape[1], position % self.shape[1]], dim=1)
+        origin = corner * corner.new_tensor(self.stride) - corner.new_tensor(self.padding[:2])
+        (kh, kw), (dy, dx) = self.kernel, self.dilation
+        out = self.matrix.new_zeros(len(indices), dy * (kh - 1) + 1, dx * (kw - 1) + 1, self.source[2])
+        out[:, ::dy, ::dx] = self.matrix[channel].view(-1, kh, kw, self.source[2])
+        return [self._cleared(Rows(out, origin))], self.bias[channel]
+
+    def _cleared(self, rows: Rows) -> Rows:
+        """Whole maps where windows would not be smaller; otherwise windows without coefficients in the padding."""
+        height, width = rows.coefficients.shape[1:3]
+        if height * width >= self.source[0] * self.source[1]:
+            return rows.whole(self.source)
+        _clear_outside(rows, self.source)
+        return rows
+
+
+def _crop(out: Tensor, top: int, left: int, source: Shape) -> Tensor:
+    """Cut the padding off whole maps, and add the far rows and columns that no kernel position reached."""
+    height, width, _ = source
+    out = out[:, top : top + height, left : left + width]
+    return F.pad(out, (0, 0, 0, width - out.shape[2], 0, height - out.shape[1]))
+
+
+def _clear_outside(rows: Rows, shape: Shape) -> None:
+    """Zero the coefficients that lie in the padding, in place."""
+    assert rows.origin is not None
+    height, width, _ = shape
+    _, h, w, _ = rows.coefficients.shape
+    limit = rows.origin.new_tensor([height - h, width - w])
+    over = ((rows.origin < 0) | (rows.origin > limit)).any(1).nonzero().flatten()
+    if len(over):
+        part = Rows(rows.coefficients[over], rows.origin[over])
+        _, inside = part.places(height, width)
+        rows.coefficients[over] = part.coefficients * inside.view(-1, h, w, 1)
+
+
+@dataclass
+class Dense(Node):
+    """`weight` (out, in) and `bias` (out,) on a vector."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def forward(self, *values: Tensor) -> Tensor:
+        return F.linear(values[0], self.weight.to(values[0].dtype), self.bias.to(values[0].dtype))
+
+    def spread(self, *radii: Tensor) -> Tensor:
+        return F.linear(radii[0], self.weight.abs().to(radii[0].dtype))
+
+    def back(self, rows: Rows) -> Back:
+        a = rows.coefficients
+        return [Rows(a @ self.weight.to(a.dtype))], a @ self.bias.to(a.dtype)
+
+    def neurons(self, indices: Tensor) -> Back:
+        return [Rows(self.weight[indices])], self.bias[indices]
+
+
+@dataclass
+class Scale(Node):
+    """weight · x + bias, neuron by neuron (batch norm, normalization, multiplication by a constant)."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def forward(self, *values: Tensor) -> Tensor:
+        return values[0] * self.weight.to(values[0].dtype) + self.bias.to(values[0].dtype)
+
+    def spread(self, *radii: Tensor) -> Tensor:
+        return radii[0] * self.weight.abs().to(radii[0].dtype)
+
+    def back(self, rows: Rows) -> Back:
+        a = rows.coefficients
+        constant = (a * rows.view_of(self.bias.to(a.dtype))).flatten(1).sum(1)
+        return [Rows(a * rows.view_of(self.weight.to(a.dtype)), rows.origin)], constant
+
+
+@dataclass
+class Gather(Node):
+    """Values moved to other places: reshape, transpose, slice, pad. `index` (size,) into the flat input, −1 for 0."""
+
+    source: Shape
+    index: Tensor
+
+    def _move(self, x: Tensor) -> Tensor:
+        moved = x.flatten(1)[:, self.index.clamp(min=0)] * (self.index >= 0)
+        return moved.view(len(x), *self.shape)
+
+    def forward(self, *values: Tensor) -> Tensor:
+        return self._move(values[0])
+
+    def spread(self, *radii: Tensor) -> Tensor:
+        return self._move(radii[0])
+
+    def back(self, rows: Rows) -> Back:
+        a = rows.whole(self.shape).coefficients.flatten(1)
+        used = self.index >= 0
+        out = a.new_zeros(len(a), int(torch.tensor(self.source).prod()))
+        out.index_add_(1, self.index[used], a[:, used])
+        return [Rows(out.view(len(a), *self.source))], a.new_zeros(len(a))
+
+
+@dataclass
+class Sum(Node):
+    """Σ sign · input: residual additions and subtractions."""
+
+    signs: list[float]
+
+    def forward(self, *values: Tensor) -> Tensor:
+        total = values[0] * self.signs[0]
+        for value, sign in zip(values[1:], self.signs[1:], strict=True):
+            total = total + sign * value
+        return total
+
+    def spread(self, *radii: Tensor) -> Tensor:
+        return torch.stack([radius * abs(sign) for radius, sign in zip(radii, self.signs, strict=True)]).sum(0)
+
+    def back(self, rows: Rows) -> Back:
+        parts = [Rows(rows.coefficients * sign, rows.origin) for sign in self.signs]
+        return parts, rows.coefficients.new_zeros(len(rows))
+
+
+@dataclass
+class Site(Node):
+    """One activation call. Where `grafted`, the neuron is slope·z + intercept; elsewhere it is `kind` of z.
+
+    `grafted`, `slope` and `intercept` have the node's shape. Sites made from max pooling are not `public`.
+    """
+
+    kind: str
+    grafted: Tensor
+    slope: Tensor
+    intercept: Tensor
+    public: bool = field(default=True)
+
+    def forward(self, *values: Tensor) -> Tensor:
+        z = values[0]
+        base = {"relu": torch.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh}[self.kind](z)
+        return torch.where(self.grafted, self.slope.to(z.dtype) * z + self.intercept.to(z.dtype), base)

@@ -1,0 +1,278 @@
+"""One image, from the cheapest stage to the most expensive, stopping at the first answer.
+
+forward → attack → intervals → crown → alpha (on the margins) → attack again → branch and bound with tightened bounds.
+Margins that are proven are dropped on the way.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from lingraft.process_memory import is_out_of_memory, peak_memory
+from lingraft.solver.ascent import improve
+from lingraft.solver.bab import ENOUGH, Falsified, Search, Stopped
+from lingraft.solver.bounds import SiteBounds, bound_sites, margin_crown, margin_intervals
+from lingraft.solver.budget import Budget, Exhausted
+from lingraft.solver.collapse import Collapsed, collapse
+from lingraft.solver.dual import Domains, Dual, root_domains
+from lingraft.solver.falsify import Falsifier
+from lingraft.solver.margin import MARGIN
+from lingraft.solver.network import Network
+from lingraft.solver.nodes import Site
+from lingraft.solver.nonlinearity import unstable
+from lingraft.solver.proof import MarginProof, Proof
+from lingraft.solver.region import Region
+from lingraft.solver.remainder import OpenMargin, Remainder
+from lingraft.solver.rounding import Loss, Sizes, allowance
+
+#: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
+QUICK_STEPS, LONG_STEPS, LONG_RESTARTS, ALPHA_STEPS = 10, 40, 3, 20
+
+
+@dataclass
+class Problem:
+    """Is spec·logits + offset > 0 (L margins) on the whole region? `image` is where the first look is taken."""
+
+    image: Tensor
+    region: Region
+    spec: Tensor
+    offset: Tensor
+
+    def to(self, device: torch.device | str) -> "Problem":
+        """The same on another device."""
+        region = Region(self.region.lower.to(device), self.region.upper.to(device))
+        return Problem(self.image.to(device), region, self.spec.to(device), self.offset.to(device))
+
+
+@dataclass
+class Result:
+    """The verdict on one image, and how it came about.
+
+    `verdict` is "verified", "falsified", "unknown" (with a `reason`) or "misclassified"; `stage` is what decided it;
+    `crown` and `alpha` are the lower bounds of the margins at the root before and after optimization, `unstable` counts
+    the unstable neurons of every site (`nonlinearity.py`), of `neurons` in all; `memory` is the process's peak in MiB.
+    `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them, `against` what each margin
+    compares the label with (classes, or rows of constraints), and an `error` that ended it. `proof` is there if it was
+    asked for and the verdict is "verified", `remainder` if the search was stopped to be divided.
+    """
+
+    verdict: str
+    stage: str
+    reason: str | None = None
+    seconds: float = 0.0
+    witness: Tensor | None = None
+    crown: list[float] = field(default_factory=list)
+    alpha: list[float] = field(default_factory=list)
+    unstable: dict[str, int] = field(default_factory=dict)
+    domains: int = 0
+    memory: float = 0.0
+    neurons: int = 0
+    index: int = 0
+    label: int | None = None
+    eps: float | None = None
+    against: list[int] = field(default_factory=list)
+    error: str | None = None
+    proof: Proof | None = None
+    remainder: Remainder | None = None
+
+
+class Verifier:
+    """A network made ready: constants in float64 for bounds, in float32 for attacks."""
+
+    def __init__(self, network: Network, double: bool = False):
+        self.network = network
+        self.single = network.to(torch.float32)
+        self.sizes = Sizes(network)
+        self.dtype = torch.float64 if double else torch.float32
+        #: whether proofs can be kept: they know no activations but ReLU and lines
+        self.provable = all(node.kind == "relu" for node in network.nodes if isinstance(node, Site))
+
+    def verify(
+        self,
+        problem: Problem,
+        timeout: float,
+        memory: float = float("inf"),
+        seed: int = 0,
+        prove: bool = False,
+        stop: Callable[[], bool] | None = None,
+    ) -> Result:
+        """The verdict on one problem within `timeout` seconds and about `memory` bytes; with its proof on request.
+
+        When `stop` says so, the search may end as unknown with a remainder; never where a proof is kept.
+        """
+        budget, proof = Budget(timeout, memory), Proof() if prove and self.provable else None
+        attempt = _Attempt(self, problem, budget, seed, proof, None if prove else stop)
+        return self._finish(attempt, attempt.run)
+
+    def resume(
+        self,
+        problem: Problem,
+        remainder: Remainder,
+        timeout: float,
+        memory: float = float("inf"),
+        stop: Callable[[], bool] | None = None,
+    ) -> Result:
+        """The verdict on (a part of) what an earlier attempt left of a problem."""
+        attempt = _Attempt(self, problem, Budget(timeout, memory), 0, None, stop)
+        return self._finish(attempt, partial(attempt.resume, remainder))
+
+    def _finish(self, attempt: "_Attempt", run: Callable[[], Result]) -> Result:
+        """What `run` gives, or how it ended."""
+        started = time.monotonic()
+        try:
+            result = run()
+        except Exhausted as end:
+            result = attempt.finish("unknown", end.reason)
+        except Falsified as end:
+            result = attempt.finish("falsified")
+            result.witness = end.witness
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            result = attempt.finish("unknown", "memory")
+        result.seconds = time.monotonic() - started
+        result.memory = peak_memory()
+        result.neurons = self.network.neurons
+        return result
+
+
+class _Attempt:
+    """What is known of one problem so far."""
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        problem: Problem,
+        budget: Budget,
+        seed: int,
+        proof: Proof | None,
+        stop: Callable[[], bool] | None,
+    ):
+        self.verifier, self.problem, self.budget, self.proof, self.stop = verifier, problem, budget, proof, stop
+        self.network = verifier.network
+        self.falsifier = Falsifier(verifier.single, problem.region, problem.spec, problem.offset, seed)
+        self.result = Result("unknown", "forward")
+        self.rounding = torch.zeros_like(problem.offset)
+
+    def finish(self, verdict: str, reason: str | None = None) -> Result:
+        self.result.verdict, self.result.reason = verdict, reason
+        self.result.proof = self.proof if verdict == "verified" else None
+        return self.result
+
+    def run(self) -> Result:
+        """Stage by stage; the result's `stage` is the one that was reached."""
+        result, problem = self.result, self.problem
+        if bool((self.falsifier.margins(problem.image[None].float()) <= 0).any()):
+            return self.finish("misclassified")
+        every = left = torch.arange(len(problem.spec), device=problem.spec.device)
+        self._attack(left, QUICK_STEPS, 1)
+        result.stage = "intervals"
+        sizes = self.verifier.sizes
+        found = bound_sites(self.network, problem.region, self.budget, "intervals", sizes)
+        self._allow_for_rounding(found)
+        left = left[_open(margin_intervals(found, *self._spec(left)))]
+        if not len(left):
+            self._count(found)
+            return self.finish("verified")
+        result.stage = "crown"
+        found = bound_sites(self.network, problem.region, self.budget, sizes=sizes)
+        self._allow_for_rounding(found)
+        self._count(found)
+        loss = Loss(found.losses)
+        bounds = margin_crown(self.network, found, *self._spec(every), loss) - loss.total
+        self.rounding = self.rounding + loss.total
+        left = left[_open(bounds)[left]]
+        result.crown = bounds.tolist()
+        return self._optimize(found, left) if len(left) else self.finish("verified")
+
+    def _allow_for_rounding(self, found: SiteBounds) -> None:
+        """Set `rounding` for these bounds."""
+        spec, offset = self.problem.spec.double(), self.problem.offset.double()
+        self.rounding = allowance(found.losses, found.sizes[-1], spec, offset)
+
+    def _spec(self, margins: Tensor) -> tuple[Tensor, Tensor]:
+        """What is to be proven: the margins less what rounding may add to their bounds."""
+        return self.problem.spec[margins].double(), (self.problem.offset.double() - self.rounding)[margins]
+
+    def _count(self, found: SiteBounds) -> None:
+        for i in self.network.sites:
+            site = self.network.nodes[i]
+            assert isinstance(site, Site)
+            if site.public:
+                self.result.unstable[site.name] = int(unstable(site, *found.bounds[i]).sum())
+
+    def _attack(self, margins: Tensor, steps: int, restarts: int) -> None:
+        self.result.stage = "attack"
+        witness = self.falsifier.search(margins, steps, restarts)
+        if witness is not None:
+            raise Falsified(witness)
+
+    def _optimize(self, found: SiteBounds, left: Tensor) -> Result:
+        """α on the margins, another attack, then branch and bound, the lowest margin first."""
+        result = self.result
+        result.stage = "alpha"
+        collapsed = collapse(self.network, found, *self._spec(left), self.budget)
+        dual, exact = Dual(collapsed, self.verifier.dtype), Dual(collapsed, torch.float64)
+        bounds, domains = improve(dual, root_domains(collapsed, dual.dtype), ALPHA_STEPS, enough=ENOUGH)
+        certain = exact.bound(domains.exactly())
+        open_ = _open(certain)
+        result.alpha = list(result.crown)
+        for number, bound in zip(left.tolist(), certain.tolist(), strict=True):
+            result.alpha[number] = max(bound, result.crown[number])
+        proofs = self._prove(collapsed, left, domains, open_)
+        order = [i for i in certain.argsort().tolist() if open_[i]]
+        if not order:
+            return self.finish("verified")
+        self._attack(left[torch.tensor(order, device=left.device)], LONG_STEPS, LONG_RESTARTS)
+        open_margins = [OpenMargin(domains.select(left.new_tensor([i])), bounds[i : i + 1]) for i in order]
+        return self._branch(dual, exact, Remainder(collapsed, left, open_margins), proofs)
+
+    def resume(self, remainder: Remainder) -> Result:
+        """Branch and bound of what an earlier attempt left."""
+        collapsed = remainder.collapsed
+        return self._branch(Dual(collapsed, self.verifier.dtype), Dual(collapsed, torch.float64), remainder, {})
+
+    def _branch(self, dual: Dual, exact: Dual, work: Remainder, proofs: dict[int, MarginProof]) -> Result:
+        """One open margin after the other."""
+        self.result.stage = "branch"
+        for done, margin in enumerate(work.margins):
+            column = margin.base.margin
+            attack = partial(self._try, work.numbers[column])
+            proof = proofs.get(int(column))
+            search = Search(work.collapsed, dual, exact, self.budget, attack, proof, self.stop)
+            try:
+                search.run(margin.base, margin.bound, margin.pool)
+            except Stopped as stopped:
+                margin.pool = stopped.pool
+                self.result.remainder = Remainder(work.collapsed, work.numbers, work.margins[done:])
+                return self.finish("unknown", "stopped")
+            finally:
+                self.result.domains += search.visited
+        return self.finish("verified")
+
+    def _prove(self, collapsed: Collapsed, left: Tensor, domains: Domains, open_: Tensor) -> dict[int, MarginProof]:
+        """Begin the proof of every margin that is left, if one is wanted: those not `open_` are proven at the root."""
+        if self.proof is None:
+            return {}
+        self.proof.sites = [(taps.site, taps.index) for taps in collapsed.taps]
+        self.proof.margins = [MarginProof(number) for number in left.tolist()]
+        for i, proof in enumerate(self.proof.margins):
+            if not open_[i]:
+                proof.close(domains.select(torch.tensor([i], device=left.device)))
+        return dict(enumerate(self.proof.margins))
+
+    def _try(self, margin: Tensor, points: Tensor) -> Tensor | None:
+        """A few steps of descent from points (N, n) that minimize the relaxed problem."""
+        inner = points.view(-1, *self.network.nodes[0].shape)
+        return self.falsifier.descend(self.network.outside(inner), margin.expand(len(inner)), steps=3)
+
+
+def _open(bounds: Tensor) -> Tensor:
+    """Which margins their bounds do not prove. Overflow proves nothing: inf or NaN ends the attempt."""
+    if not bool(torch.isfinite(bounds).all()):
+        raise Exhausted("numerical")
+    return bounds <= MARGIN

@@ -1,0 +1,35 @@
+"""Which images intervals alone certify: the cheapest proof there is."""
+
+import torch
+from torch import Tensor, nn
+
+from lingraft.attack.ball import bounds
+from lingraft.data import Batches, ImageSet
+from lingraft.solver.margin import proven
+from lingraft.training.differentiable.comparison import in_float64, require_agreement
+from lingraft.training.differentiable.graph import graph_of
+from lingraft.training.differentiable.intervals import Interval, interval_bounds
+from lingraft.training.differentiable.margins import margin_intervals
+
+
+def certified_by_intervals(
+    model: nn.Module, data: ImageSet, eps: float, *, batch: int = 256, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Which images keep their label in the whole ball of radius ε, cut to [0, 1]: (N,), bool, on the CPU.
+
+    Interval bounds of the margins, in float64 and less what rounding may have added, above the margin that every proof
+    here has to reach. False means nothing: the verifier may well prove such an image. Bounds that the model's own
+    values contradict somewhere are a LingraftError.
+    """
+    device = torch.device("cpu" if torch.device(device).type == "mps" else device)  # mps has no float64
+    own, exact = in_float64(model, device)
+    graph = graph_of(exact)
+    parts = []
+    with torch.inference_mode():
+        for images, labels in Batches(data, batch, device=device):
+            box = Interval(*bounds(images.double(), eps))
+            last = interval_bounds(graph, *box, rounded=True).last
+            margins = margin_intervals(graph, last, labels, rounded=True)
+            require_agreement(own, exact, graph, box, labels, margins)
+            parts.append((proven(margins.lower).sum(1) == margins.lower.shape[1] - 1).cpu())
+    return torch.cat(parts)

@@ -1,0 +1,1 @@
+"""The uses of lingraft, one function each: what `import lingraft` and the commands both call."""

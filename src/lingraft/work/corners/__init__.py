@@ -1,0 +1,15 @@
+"""Corner cases: the images that grafting changes a network's mind about (the paper, Appendix, "Corner test cases")."""
+
+from lingraft.work.corners.exemplars import corner_cases, modal_classes
+from lingraft.work.corners.study import CornerCase, CornerStudy, Figures, RunFigures, mean, study_corners
+
+__all__ = [
+    "CornerCase",
+    "CornerStudy",
+    "Figures",
+    "RunFigures",
+    "corner_cases",
+    "mean",
+    "modal_classes",
+    "study_corners",
+]

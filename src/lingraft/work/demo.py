@@ -1,0 +1,206 @@
+"""The demo: the whole story on scikit-learn's handwritten digits, one short function a step."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from lingraft.attack import pgd
+from lingraft.attack.evaluation import Attack, evaluate
+from lingraft.data import DATASETS, ImageSet, load
+from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, graft_and_tune, score
+from lingraft.model import zoo
+from lingraft.randomness import derive_generator
+from lingraft.report import write_report
+from lingraft.report.figures import save_figure
+from lingraft.runs import ModelDescription, Run
+from lingraft.runs.summary import summarize
+from lingraft.solver.request import Limits, Request
+from lingraft.solver.verifier import Result
+from lingraft.training import TrainingConfig, initialize, train
+from lingraft.work.keeping import verify_and_keep
+
+DATA, MODEL, EPS = "digits", "digits-cnn", 0.1
+
+#: Shares of the neurons to graft; images to verify, and seconds for each.
+RATIOS, IMAGES, TIMEOUT = (0.5, 0.8), 40, 1.0
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """The networks here are so small that a second thread gains nothing, and costs much where cores are busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@one_thread()
+def tell(folder: Path, seed: int, device: torch.device, *, quiet: bool = False) -> dict[str, Any]:
+    """Run every step, print as it goes (unless `quiet`), and give the figures of every network."""
+    begun = time.perf_counter()
+    console = Console(highlight=False, quiet=quiet, soft_wrap=True)
+    console.print(f"[bold]lingraft demo[/]: {DATASETS[DATA].title}; an attacker may change every pixel by ±{EPS}.")
+    console.print(
+        f"SA: accuracy. RA: accuracy under attack. VA: [bold]proven[/], of {IMAGES} test images, {TIMEOUT:g} s each."
+        " UNR: unstable neurons.\n"
+    )
+    test = load(DATA, "test")
+    figures: dict[str, Any] = {}
+
+    def measured(name: str, title: str, model: nn.Module) -> None:
+        figures[name] = measure(Run(folder / name), model, test, seed, device)
+        console.print(f"  {title:<28}{describe(figures[name])}")
+
+    standard = train_network(Run(folder / "standard"), 0.0, seed, device)
+    measured("standard", "standard training", standard)
+    robust = train_network(Run(folder / "robust"), EPS, seed, device)
+    measured("robust", "adversarial training", robust)
+    for ratio in RATIOS:
+        name = f"grafted-{round(100 * ratio)}"
+        grafted = graft_network(Run(folder / "robust"), Run(folder / name), robust, ratio, seed, device)
+        measured(name, f"+ {ratio:.0%} of neurons grafted", grafted)
+    pictures = [
+        draw_figures(Run(folder / "robust"), figures),
+        draw_attacks(Run(folder / "robust"), {"standard": standard, "robust": robust}, test, seed, device),
+    ]
+    report = write_report([folder / name for name in figures], folder / "report.html")
+    seconds = time.perf_counter() - begun
+    console.print(f"\n  pictures: [cyan]{'  '.join(map(str, pictures))}[/]   ({seconds:.0f} s)")
+    console.print(f"  [bold]report[/]: [cyan]{report}[/]   (every image and its verdict; open it in a browser)")
+    return {
+        **figures,
+        "pictures": [str(picture) for picture in pictures],
+        "report": str(report),
+        "seconds": round(seconds, 1),
+    }
+
+
+def describe(figures: dict[str, Any]) -> str:
+    """One line: SA, RA, VA, UNR, and what became of the images that were not proven."""
+    proof = figures["verification"]
+    unr = "" if proof["unr"] is None else f"   UNR {proof['unr']:5.1%}"
+    return (
+        f"SA {figures['sa']:6.1%}   RA {figures['ra']:6.1%}   VA [bold]{proof['va']:6.1%}[/]{unr}"
+        f"   ({proof['falsified']} broken, {proof['unknown']} undecided)"
+    )
+
+
+def train_network(run: Run, eps: float, seed: int, device: torch.device) -> nn.Module:
+    """Train the small CNN, with an attack of radius `eps` or, if that is 0, without one."""
+    spec = DATASETS[DATA]
+    torch.manual_seed(seed)
+    model = initialize(zoo.build(MODEL, spec.input_shape, spec.classes, spec.mean, spec.std))
+    config = TrainingConfig(eps, epochs=20, batch=64, lr=0.05, schedule="one-cycle", seed=seed)
+    description = ModelDescription(
+        architecture=MODEL,
+        input_shape=spec.input_shape,
+        classes=spec.classes,
+        mean=list(spec.mean),
+        std=list(spec.std),
+        data=DATA,
+        eps=EPS,
+        seed=seed,
+    )
+    images, validation = load(DATA, "train"), load(DATA, "validation")
+    train(
+        model,
+        images,
+        validation,
+        config,
+        run,
+        description,
+        device=device,
+        restart=True,
+        report=lambda epoch: None,
+    )
+    return model
+
+
+def graft_network(parent: Run, run: Run, model: nn.Module, ratio: float, seed: int, device: torch.device) -> nn.Module:
+    """Replace the unstable, insignificant neurons by lines and fine-tune (the paper, Section 4)."""
+    config = GraftingConfig(EPS, ratio=ratio, images=500, bound_images=50, seed=seed)
+    tuning = FineTuning(fine_tuning_defaults(EPS, epochs=8, batch=64, lr=0.005, seed=seed), line_lr=0.05)
+    description = parent.describe().model_copy(update={"parent": str(parent.path)})
+    images, validation = load(DATA, "train"), load(DATA, "validation")
+    grafted, _ = graft_and_tune(
+        model, images, validation, config, tuning, run, description,
+        device=device, restart=True, report=lambda epoch: None,
+    )  # fmt: skip
+    score(grafted, images, config).save(run.grafted_scores_path)
+    return grafted
+
+
+def measure(run: Run, model: nn.Module, test: ImageSet, seed: int, device: torch.device) -> dict[str, Any]:
+    """SA and RA on all test images, VA and UNR on the first ones, kept in the run."""
+    result = evaluate(model, test, Attack(EPS, steps=40, restarts=5, seed=seed), device=device)
+    run.add_to_summary("evaluation", {f"{DATA} {result.name}": {"data": DATA, **result.as_dict()}})
+    few, limits = test.take(IMAGES), Limits(TIMEOUT, seed=seed)
+    request = Request(model.eval(), few.pixels(), few.labels, eps=EPS)
+    run.verdicts_path.unlink(missing_ok=True)
+    results: list[Result] = []
+    verify_and_keep(run, request, limits, results.append)
+    figures = summarize(results, TIMEOUT).as_dict()
+    return {**result.as_dict(), "verification": figures}
+
+
+def draw_figures(run: Run, figures: dict[str, Any]) -> Path:
+    """Accuracy, accuracy under attack and proven accuracy of the three robust networks, side by side."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = ["robust", *(f"grafted-{round(100 * ratio)}" for ratio in RATIOS)]
+    titles = ["adversarial training", *(f"{ratio:.0%} of neurons\nmade linear" for ratio in RATIOS)]
+    bars = {
+        "accuracy": ([figures[name]["sa"] for name in names], "#c6d5e3"),
+        "not broken by an attack": ([figures[name]["ra"] for name in names], "#7aa5cc"),
+        f"proven robust (of {IMAGES} images)": ([figures[name]["verification"]["va"] for name in names], "#1f5f99"),
+    }
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for i, (label, (heights, color)) in enumerate(bars.items()):
+        drawn = axes.bar([x + 0.27 * (i - 1) for x in range(len(names))], heights, 0.25, label=label, color=color)
+        axes.bar_label(drawn, [f"{height:.0%}" for height in heights], padding=2)
+    axes.set_xticks(range(len(names)), titles)
+    axes.set_ylim(0, 1.3)
+    axes.set_yticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="upper center", ncols=3, frameon=False)
+    axes.set_title(f"Handwritten digits, every pixel may change by ±{EPS}; at most {TIMEOUT:g} s an image")
+    return save_figure(figure, run, "story")[1]
+
+
+def draw_attacks(run: Run, models: dict[str, nn.Module], test: ImageSet, seed: int, device: torch.device) -> Path:
+    """One digit of each class, and what PGD makes of it against each network, with what that network then sees."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    chosen = torch.tensor([int((test.labels == label).nonzero()[0]) for label in range(DATASETS[DATA].classes)])
+    images, labels = test.pixels(chosen).to(device), test.labels[chosen].to(device)
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(1 + len(models), len(chosen))
+    _draw_row(grid[0], "the digit", images, labels, labels)
+    for row, (name, model) in zip(grid[1:], models.items(), strict=True):
+        attacked = pgd(model, images, labels, EPS, derive_generator(device, seed, "demo"), steps=40)
+        with torch.no_grad():
+            _draw_row(row, f"attacked,\n{name} training", attacked, model(attacked).argmax(1), labels)
+    figure.suptitle(f"What each network takes the attacked digits for (every pixel changed by at most {EPS})")
+    return save_figure(figure, run, "attacks")[1]
+
+
+def _draw_row(row: Any, title: str, images: Tensor, predictions: Tensor, labels: Tensor) -> None:
+    for axes, image, prediction, label in zip(row, images.cpu(), predictions.tolist(), labels.tolist(), strict=True):
+        axes.imshow(image[0], cmap="gray_r", vmin=0, vmax=1)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_xlabel(str(prediction), color="tab:green" if prediction == label else "tab:red", weight="bold")
+    row[0].set_ylabel(title, rotation=0, ha="right", va="center")

@@ -1,0 +1,163 @@
+"""What a recipe at a scale comes down to: cells of a table, and the stages that fill them."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lingraft.errors import LingraftError
+from lingraft.work.experiments.recipe import Network, Options, Recipe, Row, Scale
+from lingraft.work.experiments.stage import MAKES_RUN, Stage
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network made in one way with one seed: its run, and what is measured of it."""
+
+    network: Network
+    row: Row
+    #: of a row that varies an option
+    value: float | None
+    seed: int
+    run: Stage
+    measures: tuple[Stage, ...]
+
+    @property
+    def name(self) -> str:
+        """The row as it is printed."""
+        return self.row.name if self.value is None else f"{self.row.name} ({self.value:g})"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells of a recipe at a scale."""
+
+    name: str
+    recipe: Recipe
+    scale_name: str
+    scale: Scale
+    seeds: int
+    cells: tuple[Cell, ...]
+
+    @property
+    def stages(self) -> list[Stage]:
+        """Every stage once, each after those it needs."""
+        found: dict[tuple[str, str], Stage] = {}
+        for cell in self.cells:
+            for last in (cell.run, *cell.measures):
+                for stage in with_parents(last):
+                    found.setdefault((stage.command, stage.key), stage)
+        for stage in self.corners.values():
+            found[stage.command, stage.key] = stage
+        return list(found.values())
+
+    @property
+    def corners(self) -> dict[str, Stage]:
+        """Of a recipe on corner cases: name of a network → the stage that looks for them, among all its runs."""
+        found = {}
+        for network in {cell.network.in_paper: None for cell in self.cells} if self.recipe.corners else ():
+            ours = [cell for cell in self.cells if cell.network.in_paper == network]
+            plain = [cell.run for cell in ours if cell.row.graft is None]
+            grafted = [cell.run for cell in ours if cell.row.graft is not None]
+            verify = self.scale.verify
+            options = {**verify, "verify": verify["images"], "regular": verify["images"], "every-run": True}
+            del options["images"]
+            found[network] = Stage("corners", options, plain[0], tuple(plain[1:]), tuple(grafted))
+        return found
+
+    @property
+    def minutes(self) -> float:
+        """About how long all this takes on two cores."""
+        return sum(minutes(stage, self.scale) for stage in self.stages)
+
+
+def make_plan(
+    name: str,
+    recipe: Recipe,
+    scale_name: str,
+    scale: Scale,
+    seeds: int = 1,
+    networks: Sequence[str] = (),
+    rows: Sequence[str] = (),
+) -> Plan:
+    """The cells of a recipe; `networks` and `rows` keep those whose name contains one of these texts."""
+    if seeds < 1:
+        raise LingraftError(f"--seeds must be at least 1, not {seeds}.")
+    scale = scale.model_copy(update={"verify": {**scale.verify, **recipe.verify_at.get(scale_name, {})}})
+    cells = []
+    for network in recipe.networks_of(scale_name):
+        for row in recipe.rows:
+            allowed: Collection[str] = row.only.get(scale_name, [network.name])
+            if network.name in allowed and _matches(network.name, networks) and _matches(row.name, rows):
+                for value in row.vary.values if row.vary else [None]:
+                    for seed in range(max(seeds, recipe.corners)):
+                        cells.append(_cell(recipe, scale.network(network), row, value, seed, scale))
+    if recipe.corners and len({cell.row.graft is None for cell in cells}) == 1:
+        raise LingraftError(f"recipe {name!r} compares plain with grafted networks. Keep rows of both kinds.")
+    if not cells:
+        known = ", ".join(network.name for network in recipe.networks_of(scale_name))
+        raise LingraftError(
+            f"recipe {name!r} has nothing that fits at this scale. Its networks are {known};"
+            f" its rows {', '.join(row.name for row in recipe.rows)}."
+        )
+    return Plan(name, recipe, scale_name, scale, max(seeds, recipe.corners), tuple(cells))
+
+
+def _matches(name: str, wanted: Sequence[str]) -> bool:
+    return not wanted or any(text.casefold() in name.casefold() for text in wanted)
+
+
+def _cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed: int, scale: Scale) -> Cell:
+    changes = {name: _filled(text, network) for name, text in row.train.items()}
+    model = str(changes.pop("model", network.model))
+    run = Stage(
+        "train",
+        {
+            "data": network.data,
+            "model": model,
+            "eps": network.eps,
+            **scale.train,
+            **_changes_for(scale.train_on, network.data, model, changes.get("method")),
+            **changes,
+            "seed": seed,
+        },
+        title=f"{model}-{network.data}",
+    )
+    if row.graft is not None:
+        varied = {row.vary.option: value} if row.vary and value is not None else {}
+        on = _changes_for(scale.graft_on, network.data, model)
+        options = {**row.graft, **varied, **scale.graft, **on, "seed": seed}
+        percent = round(100 * float(options["ratio"]))
+        run = Stage("graft", options, run, title=f"{run.title}-{options['method']}-{percent}")
+    measures = tuple(Stage(command, getattr(scale, command), run) for command in recipe.measure)
+    return Cell(network, row, value, seed, run, measures)
+
+
+def _changes_for(changes: Mapping[str, Options], *names: object) -> Options:
+    """What the scale says of these names; of two that change the same option, the later one."""
+    return {option: value for name in names for option, value in changes.get(str(name), {}).items()}
+
+
+def _filled(value: str | int | float | bool, network: Network) -> str | int | float | bool:
+    return value.replace("{model}", network.model) if isinstance(value, str) else value
+
+
+def with_parents(stage: Stage) -> Iterator[Stage]:
+    """The stages that a stage starts from, first things first, and itself."""
+    if stage.parent is not None:
+        yield from with_parents(stage.parent)
+    yield stage
+
+
+def minutes(stage: Stage, scale: Scale) -> float:
+    """About how long a stage takes on two cores."""
+    first = stage
+    while first.parent is not None:
+        first = first.parent
+    epoch = scale.minutes.get(str(first.options["model"]), 1.0)
+    if stage.command in MAKES_RUN:
+        return epoch * int(stage.options.get("epochs", 200))
+    if stage.command in ("verify", "corners"):
+        # a third of the images runs into the limit, on two workers
+        images = sum(int(stage.options.get(name, 0)) for name in ("images", "verify", "regular"))
+        runs = 1 + len(stage.others) + len(stage.against)
+        return runs * images * float(stage.options["timeout"]) / 60 / 3 / 2
+    return epoch

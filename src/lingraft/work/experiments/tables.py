@@ -1,0 +1,103 @@
+"""The table of a reproduction as Markdown, CSV and LaTeX: our figures and the paper's, side by side."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+from lingraft.report.table_files import escaped
+from lingraft.work.experiments.plan import Plan
+from lingraft.work.experiments.recipe import COLUMNS
+from lingraft.work.experiments.results import Result
+
+Lines = list[list[str]]
+
+
+def by_network(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Heading → the rows of that network."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        network = result.network
+        heading = f"{network.name}, ε = {network.eps}"
+        if network.instead_of:
+            heading += f" (in the paper: {network.instead_of})"
+        found.setdefault(heading, []).append(result)
+    return found
+
+
+def show(result: Result, column: str) -> str:
+    """Mean, ± deviation where there are several seeds; "–" for what was not measured."""
+    mean, deviation = result.mean(column), result.deviation(column)
+    if mean is None:
+        return "–"
+    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
+
+
+def show_paper(result: Result, column: str) -> str:
+    """The paper's figure, or "–" where it has none."""
+    value = result.paper[column]
+    return "–" if value is None else f"{value:.2f}"
+
+
+def lines(results: Sequence[Result], columns: Sequence[str]) -> Lines:
+    """Heading and rows of one network."""
+    heading = ["", *(text for name in columns for text in (COLUMNS[name][0], "paper"))]
+    return [heading] + [
+        [result.name, *(text for name in columns for text in (show(result, name), show_paper(result, name)))]
+        for result in results
+    ]
+
+
+def markdown(plan: Plan, results: Sequence[Result]) -> str:
+    """One table a network, under a line that says at which scale ours were made."""
+    recipe = plan.recipe
+    seeds = "one seed" if plan.seeds == 1 else f"{plan.seeds} seeds, mean ± standard deviation"
+    text = [
+        f"# {recipe.title}",
+        "",
+        f"The paper: {recipe.paper}. {recipe.about.strip()}",
+        "",
+        f"Ours: scale **{plan.scale_name}** ({plan.scale.about}), here {plan.scale.verify['images']} images and"
+        f" {plan.scale.verify['timeout']} s an image to verify, {seeds}. The paper's: 200 epochs of training, 100 of"
+        " fine-tuning, 1,000 images, 300 s an image, on a GPU.",
+    ]
+    for heading, found in by_network(results).items() if recipe.columns else ():
+        head, *body = lines(found, recipe.columns)
+        text += ["", f"## {heading}", "", _piped(head), "| --- |" + " ---: |" * (len(head) - 1), *map(_piped, body)]
+    if recipe.columns:
+        text += ["", *(f"- {COLUMNS[name][0]}: {COLUMNS[name][1]}" for name in recipe.columns)]
+    return "\n".join(text) + "\n"
+
+
+def _piped(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def comma_separated(plan: Plan, results: Sequence[Result]) -> str:
+    """One line a network, row and column: ours (mean, deviation, seeds) and the paper's."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["network", "eps", "row", "column", "mean", "deviation", "seeds", "paper", "scale"])
+    for result in results:
+        for name in plan.recipe.columns:
+            cells = [result.mean(name), result.deviation(name), len(result.runs), result.paper[name]]
+            shown = ["" if cell is None else cell for cell in cells]
+            writer.writerow([result.network.name, result.network.eps, result.name, name, *shown, plan.scale_name])
+    return buffer.getvalue()
+
+
+def latex(plan: Plan, results: Sequence[Result]) -> str:
+    """One `tabular` a network; needs the package booktabs."""
+    text = ["% needs \\usepackage{booktabs}"]
+    for heading, found in by_network(results).items():
+        head, *body = lines(found, plan.recipe.columns)
+        text += [
+            f"% {heading}; scale {plan.scale_name}",
+            f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
+            "\\toprule",
+            " & ".join(map(escaped, head)) + " \\\\",
+            "\\midrule",
+            *(" & ".join(map(escaped, row)) + " \\\\" for row in body),
+            "\\bottomrule",
+            "\\end{tabular}",
+        ]
+    return "\n".join(text) + "\n"

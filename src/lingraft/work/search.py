@@ -1,0 +1,175 @@
+"""Method auto: a short search for the setting with the highest verified accuracy, given a standard accuracy.
+
+Every candidate is a run folder of its own, grafted and briefly fine-tuned, then verified on validation images under a
+short time limit. What is there is not done again, whatever standard accuracy is asked for.
+
+    search/KEY/settings.json      what the candidates have in common; KEY changes with it
+    search/KEY/scores-NAME.npz    scores by each measure of instability
+    search/KEY/NAME-PERCENT/      the candidates, `candidate` in their summary.json says how they did
+"""
+
+import copy
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from lingraft.attack.evaluation import correct
+from lingraft.data import ImageSet
+from lingraft.errors import LingraftError
+from lingraft.files import write_json
+from lingraft.grafting.candidates import Candidate, most, next_setting
+from lingraft.grafting.choose import choose, score
+from lingraft.grafting.config import INSTABILITIES, FineTuning, GraftingConfig
+from lingraft.grafting.fine_tuning import graft_and_tune
+from lingraft.grafting.scores import Scores
+from lingraft.model.surgery import masks
+from lingraft.pool.images import verify_each
+from lingraft.progress import progress
+from lingraft.runs import ModelDescription, Run
+from lingraft.runs.summary import summarize
+from lingraft.runs.verdicts import Verdicts, digest_weights
+from lingraft.solver.conversion import convert
+from lingraft.solver.digest import digest_network
+from lingraft.solver.request import Limits, Request
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """What the search is for, and what it may cost."""
+
+    #: standard accuracy on validation images that the result must have, in (0, 1]
+    min_sa: float
+    #: epochs of fine-tuning of each candidate
+    epochs: int = 5
+    #: validation images to verify, the first ones, and seconds for each
+    images: int = 50
+    timeout: float = 2.0
+    #: processes that verify; None: one a core
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.min_sa) and 0 < self.min_sa <= 1):
+            raise LingraftError(f"the standard accuracy to keep must lie between 0 and 1, not {self.min_sa}.")
+        if min(self.epochs, self.images) < 1:
+            raise LingraftError("the search needs at least 1 epoch and 1 image for each candidate.")
+        Limits(self.timeout, workers=self.workers)
+
+
+class Search:
+    """A search in `run`, whose model is `model`; settings other than ratio and instability are those of `config`."""
+
+    def __init__(
+        self,
+        run: Run,
+        model: nn.Module,
+        train: ImageSet,
+        validation: ImageSet,
+        config: GraftingConfig,
+        tuning: FineTuning,
+        wanted: SearchConfig,
+        *,
+        augment: bool = False,
+        device: torch.device | str = "cpu",
+    ):
+        self.run, self.model, self.train, self.validation = run, model, train, validation
+        self.config = replace(config, gradual=False, rescore=False)
+        self.tuning = replace(tuning, training=replace(tuning.training, epochs=wanted.epochs))
+        self.wanted, self.augment, self.device = wanted, augment, device
+        self.description: ModelDescription = run.describe().model_copy(
+            update={"parent": str(run.path), "eps": config.eps, "seed": config.seed, "grafted": None}
+        )
+        self.folder = run.path / "search" / self._key()
+
+    def candidates(self, say: Callable[[str], None]) -> list[Candidate]:
+        """All that are tried, in order; `say` is told of each of them, and of the time left."""
+        measures = [self.config.instability]
+        if self.config.bounds != "alpha-crown":  # which only the count knows
+            measures += [name for name in INSTABILITIES if name != self.config.instability]
+        tried: list[Candidate] = []
+        while (setting := next_setting(tried, measures, self.wanted.min_sa)) is not None:
+            candidate = self._candidate(*setting)
+            tried.append(candidate)
+            left = most(measures) - len(tried)
+            seconds = left * sum(c.seconds for c in tried) / len(tried)
+            more = f"; at most {left} more, about {_minutes(seconds)}" if left else ""
+            say(
+                f"{len(tried)}. {candidate}: SA {candidate.sa:.2%}, VA {candidate.va:.2%},"
+                f" undecided {candidate.undecided:.2%} on validation images ({_minutes(candidate.seconds)}{more})"
+            )
+        return tried
+
+    def _settings(self) -> dict[str, Any]:
+        """All that the figures of a candidate depend on, but its ratio and measure."""
+        shared = {k: v for k, v in self.config.as_dict().items() if k not in ("ratio", "instability")}
+        nodes = convert(copy.deepcopy(self.model).cpu().eval(), self.description.input_shape)
+        return {
+            "weights": digest_weights(self.run),
+            "network": digest_network(nodes),
+            "grafting": shared,
+            "tuning": self.tuning.as_dict(),
+            "augment": self.augment,
+            "images": self.wanted.images,
+            "timeout": self.wanted.timeout,
+        }
+
+    def _key(self) -> str:
+        return hashlib.sha256(json.dumps(self._settings(), sort_keys=True).encode()).hexdigest()[:10]
+
+    def _candidate(self, instability: str, ratio: float) -> Candidate:
+        """From its folder, or tried now."""
+        run = Run(self.folder / f"{instability}-{round(100 * ratio)}")
+        known = run.summary().get("candidate")
+        if known is not None:
+            return Candidate(**known)
+        begun = time.monotonic()
+        write_json(self.folder / "settings.json", self._settings())
+        config = replace(self.config, instability=instability, ratio=ratio)
+        mask = choose(self._scores(config), config, masks(self.model))
+        model, _ = graft_and_tune(
+            self.model, self.train, self.validation, config, self.tuning, run, self.description,
+            mask=mask, augment=self.augment, device=self.device, report=lambda epoch: None,
+        )  # fmt: skip
+        sa = float(correct(model, self.validation, device=self.device).double().mean())
+        proven = self._verify(run, model, f"verifying {instability} at {ratio:.0%}")
+        found = Candidate(instability, ratio, sa, *proven, round(time.monotonic() - begun, 1))
+        run.add_to_summary("candidate", found.as_dict())
+        return found
+
+    def _scores(self, config: GraftingConfig) -> Scores:
+        made_for = f"-{round(100 * config.ratio)}" if config.significance == "hydra" else ""  # it learns for a ratio
+        path = self.folder / f"scores-{config.instability}{made_for}.npz"
+        if path.exists():
+            return Scores.load(path)
+        scores = score(self.model, self.train, config)
+        scores.save(path)
+        return scores
+
+    def _verify(self, run: Run, model: nn.Module, what: str) -> tuple[float, float]:
+        """Shares of the first validation images that are verified and undecided; verdicts are kept in the run."""
+        few = self.validation.take(min(self.wanted.images, len(self.validation)))
+        request = Request(model, few.pixels(), few.labels, eps=self.config.eps)
+        limits = Limits(self.wanted.timeout, workers=self.wanted.workers, seed=self.config.seed)
+        verdicts = Verdicts(run, "validation", request, limits)
+        results = verdicts.known()
+        left = [i for i in range(len(few)) if i not in results]
+        with progress(what, len(few)) as advance:
+            advance(len(results))
+            for result in verify_each(request, limits, left):
+                verdicts.keep(result)
+                results[result.index] = result
+                advance()
+        summary = summarize(results.values(), self.wanted.timeout)
+        assert summary.va is not None
+        assert summary.unknown_share is not None
+        return summary.va, summary.unknown_share
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

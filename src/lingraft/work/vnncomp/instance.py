@@ -1,0 +1,206 @@
+"""Deciding one instance: a network in ONNX and a property in VNN-LIB, with the answers of VNN-COMP."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lingraft.formats.answer import Answer, Counterexample
+from lingraft.formats.onnx_network import OnnxNetwork
+from lingraft.formats.runtime import points_of
+from lingraft.formats.vnnlib import Box, Conjunction, Property, read_vnnlib
+from lingraft.pool.answerer import decide
+from lingraft.pool.images import MEMORY_SHARE
+from lingraft.progress import Advance
+from lingraft.solver.budget import Budget, free_memory
+from lingraft.solver.network import Network
+from lingraft.solver.region import Region
+from lingraft.solver.request import Limits
+from lingraft.solver.verifier import Problem, Result, Verifier
+
+#: (box, its result, the network that was verified)
+Proven = Callable[[Box, Result, Network], None]
+
+#: Float32 may change a margin by this share of its terms, and by so many times what it changes at a few points of a
+#: box: programs add in different orders.
+SHARE, SPREAD = 1e-5, 32.0
+
+#: With less than this left (seconds), an undecided box is not tried again.
+SHORTEST_TRY = 0.05
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A network and a property of it."""
+
+    network: OnnxNetwork
+    property: Property
+
+    @classmethod
+    def read(cls, network: OnnxNetwork, vnnlib: str | Path) -> "Instance":
+        """With the property of a file, which must fit the network."""
+        return cls(network, read_vnnlib(vnnlib, network.inputs, network.outputs))
+
+    def replay(self, x: np.ndarray) -> Counterexample | None:
+        """`x` (flat) as a counterexample, if it lies in a box exactly and is unsafe when onnxruntime runs it.
+
+        The numbers compared with the bounds are float64: where no float32 number lies between two bounds, only such
+        ones are in the box. onnxruntime takes them rounded to float32.
+        """
+        x = np.asarray(x, np.float64)
+        boxes = [box for box in self.property.boxes if bool(((x >= box.lower) & (x <= box.upper)).all())]
+        if not boxes:
+            return None
+        y = self.network.run(x)
+        broken = any(unsafe.holds(y.astype(np.float64)) for box in boxes for unsafe in box.unsafe)
+        return Counterexample(x, y) if broken else None
+
+    def answer(
+        self,
+        limits: Limits,
+        started: float | None = None,
+        advance: Advance = lambda *_: None,
+        proven: Proven = lambda *_: None,
+    ) -> Answer:
+        """The answer within `limits.timeout` seconds from `started` (time.monotonic(); default: now).
+
+        The boxes share the time: each gets an equal part of what is left, and what the quick ones do not use goes to
+        the undecided ones in another round. `advance` is called for each box that is proven, and so is `proven`, with
+        what is known about it.
+        """
+        started = time.monotonic() if started is None else started
+        memory = MEMORY_SHARE * free_memory() if limits.memory is None else limits.memory
+        budget = Budget(limits.timeout - (time.monotonic() - started), memory)
+        answer = Answer("unsat")
+        open_ = list(self.property.boxes)
+        while open_ and answer.word != "sat":
+            undecided: list[Box] = []
+            for number, box in enumerate(open_):
+                share = max(budget.left, 0.0) / (len(open_) - number)
+                result, found, network = self._try(box, limits, budget, share)
+                answer.stage, answer.domains = result.stage, answer.domains + result.domains
+                if found is not None:
+                    answer.word, answer.reason, answer.counterexample = "sat", None, found
+                    break
+                if result.verdict == "verified" and network is not None:
+                    proven(box, result, network)
+                    advance()
+                elif result.reason == "time":
+                    undecided.append(box)
+                else:
+                    answer.word, answer.reason = "unknown", result.error or result.reason
+            if answer.word == "unsat" and undecided and budget.left < SHORTEST_TRY:
+                answer.word, answer.reason = "timeout", "time"
+            open_ = undecided if budget.left >= SHORTEST_TRY else []
+        answer.seconds = time.monotonic() - started
+        return answer
+
+    def _try(
+        self, box: Box, limits: Limits, budget: Budget, seconds: float
+    ) -> tuple[Result, Counterexample | None, Network | None]:
+        """How one box ended within so many seconds, the confirmed counterexample if any, and the network verified."""
+        begun = time.monotonic()
+        region = _representable(box)
+        low, high = region.narrowed()
+        middle = torch.minimum(torch.maximum(((region.lower + region.upper) / 2).float(), low), high)
+        found = self._confirmed(box, middle)
+        if found is not None:
+            return Result("falsified", "forward"), found, None
+        verifier, spec, offset = margins(self.network, box.unsafe, limits.double)
+        problem = self._problem(region, middle, spec, offset)
+        left = seconds - (time.monotonic() - begun)
+        result = decide(verifier, problem, left, budget.memory, limits.seed, limits.prove)
+        if result.verdict == "verified":
+            difference = self._difference(box, verifier, spec, offset, torch.stack([low, high]))
+            if difference is not None:
+                result.verdict, result.reason, result.error = "unknown", "numerical", difference
+        if result.verdict in ("falsified", "misclassified"):
+            found = self._confirmed(box, middle if result.witness is None else result.witness)
+            if found is None:
+                result.verdict, result.reason = "unknown", "numerical"
+                result.error = "the counterexample found is none for onnxruntime: only rounding decides"
+        return result, found, verifier.network
+
+    def _difference(self, box: Box, verifier: Verifier, spec: Tensor, offset: Tensor, ends: Tensor) -> str | None:
+        """What is wrong where the margins that were proven are not onnxruntime's, at points of the box; else None.
+
+        `ends` (2, n) are its float32 bounds. Both compute the same up to what rounding does in float32: the share that
+        it has of the terms of a margin, and what it does to our own network at these points.
+        """
+        low, high = ends
+        points = points_of(low, torch.maximum(low, high))
+        outputs = torch.from_numpy(np.stack([self.network.run(point.numpy()) for point in points])).double()
+        rows, shifts, longest = (torch.as_tensor(part) for part in inequalities(box.unsafe))
+        theirs = (outputs @ rows.T + shifts).unflatten(1, (-1, int(longest))).amax(2)
+        terms = (outputs.abs() @ rows.abs().T + shifts.abs()).unflatten(1, (-1, int(longest))).amax(2)
+        inputs = points.view(-1, *self.network.input_shape).to(self.network.device)
+        with torch.no_grad():
+            logits = verifier.network.forward(inputs.double()), verifier.single.forward(inputs).double()
+        ours, rounded = ((y.cpu() @ spec.T + offset) for y in logits)
+        allowed = SHARE * terms.amax(0) + SPREAD * (ours - rounded).abs().amax(0)
+        if bool(torch.isfinite(allowed).all() and ((ours - theirs).abs() <= allowed).all()):
+            return None
+        return (
+            f"in a box the network read differs from onnxruntime's by {float((ours - theirs).abs().max()):.1e},"
+            " more than rounding explains. Please report the file."
+        )
+
+    def _problem(self, region: Region, image: Tensor, spec: Tensor, offset: Tensor) -> Problem:
+        shape, device = self.network.input_shape, self.network.device
+        box = Region(*(bound.view(shape).to(device) for bound in (region.lower, region.upper)))
+        return Problem(image.view(shape).to(device), box, spec.to(device), offset.to(device))
+
+    def _confirmed(self, box: Box, witness: Tensor) -> Counterexample | None:
+        """A witness from the region of a box, moved into the box by less than float32 tells apart."""
+        single = witness.detach().cpu().float().numpy().ravel()
+        x = np.clip(single.astype(np.float64), box.lower, box.upper)
+        return self.replay(x) if bool((x.astype(np.float32) == single).all()) else None
+
+
+def margins(network: OnnxNetwork, unsafe: list[Conjunction], double: bool) -> tuple[Verifier, Tensor, Tensor]:
+    """A network, C and d such that an output is in none of the sets `unsafe` where C·network(x) + d > 0 in each row.
+
+    An output is in a set if all its inequalities c·y + d ≤ 0 hold, so it is not if the largest c·y + d is positive. If
+    each set has one inequality these are the rows; otherwise the maxima are appended to the network, which the verifier
+    takes as max(a, b) = b + relu(a − b), exactly.
+    """
+    rows, shifts, longest = inequalities(unsafe)
+    spec, offset = torch.from_numpy(rows), torch.from_numpy(shifts)
+    if longest == 1:
+        return network.verifier(double), spec, offset
+    layer = nn.Linear(network.outputs, len(rows), dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(spec)
+        layer.bias.copy_(offset)
+    maximum = (nn.Unflatten(1, (len(unsafe), 1, longest)), nn.MaxPool2d((1, longest)), nn.Flatten())
+    count = len(unsafe)
+    verifier = network.verifier(double, layer, *maximum)
+    return verifier, torch.eye(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
+
+
+def inequalities(unsafe: list[Conjunction]) -> tuple[np.ndarray, np.ndarray, int]:
+    """Coefficients and constants of all inequalities, the same number, which is the last result, for each set."""
+    sizes = [len(part.constants) for part in unsafe]
+    longest = max(sizes)
+    # sets of fewer inequalities repeat their last one, which changes no maximum
+    index = [np.minimum(np.arange(longest), size - 1) for size in sizes]
+    rows = np.concatenate([part.coefficients[i] for part, i in zip(unsafe, index, strict=True)])
+    shifts = np.concatenate([part.constants[i] for part, i in zip(unsafe, index, strict=True)])
+    return rows, shifts, longest
+
+
+def _representable(box: Box) -> Region:
+    """The box (flat), widened to the nearest float32 number where it holds none, so that inputs can be tried in it.
+
+    What is proven of it holds in the box; what is found in it is moved back into the box.
+    """
+    region = Region(torch.from_numpy(box.lower), torch.from_numpy(box.upper))
+    low, high = region.narrowed()
+    nearest = region.lower.float().double()
+    lower = torch.where(low > high, torch.minimum(region.lower, nearest), region.lower)
+    upper = torch.where(low > high, torch.maximum(region.upper, nearest), region.upper)
+    return Region(lower, upper)

@@ -1,0 +1,146 @@
+"""Lists of instances, and the answers kept beside them."""
+
+import csv
+import gzip
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lingraft import LingraftError
+from lingraft.formats.answer import Answer, Counterexample, read_counterexample
+from lingraft.formats.benchmark import Entry, read_instances
+from lingraft.work.vnncomp.answer_log import AnswerLog
+from lingraft.work.vnncomp.run_benchmark import run_instances
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "a.b.onnx").write_bytes(b"network")
+    for name in ("p.vnnlib", "q.vnnlib.gz", "r.vnnlib"):
+        (tmp_path / name).write_bytes(name.encode())
+    (tmp_path / "instances.csv").write_text(
+        "onnx/a.b.onnx,p.vnnlib,10\n\n onnx/a.b.onnx , q.vnnlib,2.5\nonnx/a.b.onnx,r.vnnlib,10\n"
+    )
+    return tmp_path
+
+
+def test_instances_are_read(folder) -> None:
+    first, second, _ = read_instances(folder)
+    assert (first.network, first.spec, first.timeout, first.name) == ("onnx/a.b.onnx", "p.vnnlib", 10, "a.b_p")
+    assert first.vnnlib == folder / "p.vnnlib"
+    assert second.vnnlib == folder / "q.vnnlib.gz", "only the packed one is there"
+    assert (second.timeout, second.name) == (2.5, "a.b_q")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file"),
+        ("", "no instances"),
+        ("a,b\n", "line 1: expected network,property,seconds; found 2"),
+        ("a,b,10\na,b,soon\n", "line 2: 'soon' is not a number"),
+        ("a,b,-1\n", "above 0"),
+        ("a,b,inf\n", "above 0"),
+        ("a,b,10\n\xff", "cannot read"),
+    ],
+)
+def test_wrong_lists(tmp_path, content, message) -> None:
+    if content is not None:
+        (tmp_path / "instances.csv").write_bytes(content.encode("latin-1"))
+    with pytest.raises(LingraftError, match=message):
+        read_instances(tmp_path)
+
+
+def log_of(folder: Path, entries: list[Entry], **about: object) -> AnswerLog:
+    return AnswerLog(folder / "results", "bench", entries, about)
+
+
+FOUND = Counterexample(np.array([0.1, -3.0]), np.array([1.5], np.float32))
+ANSWERS = [Answer("unsat", 1.25, stage="crown"), Answer("sat", 0.5, FOUND), Answer("timeout", 10.0, reason="time")]
+
+
+def test_answers_are_kept_and_found_again(folder) -> None:
+    entries = read_instances(folder)
+    log = log_of(folder, entries)
+    assert log.resume() == {}
+    for number in (2, 0, 1):
+        log.keep(number, ANSWERS[number])
+    with open(folder / "results" / "results.csv", newline="") as file:
+        rows = list(csv.reader(file))
+    network = str(folder / "onnx" / "a.b.onnx")
+    assert rows == [
+        ["bench", network, str(folder / "p.vnnlib"), "0", "unsat", "1.250"],
+        ["bench", network, str(folder / "q.vnnlib"), "0", "sat", "0.500"],
+        ["bench", network, str(folder / "r.vnnlib"), "0", "timeout", "10.000"],
+    ]
+    with gzip.open(folder / "results" / "a.b_q.counterexample.gz", "rt") as packed:
+        text = packed.read()
+    assert read_counterexample(text, 2).tolist() == [0.1, -3.0]
+    again = log_of(folder, entries).resume()
+    assert [again[i].as_dict() for i in range(3)] == [answer.as_dict() for answer in ANSWERS]
+
+
+def test_what_is_not_used_again(folder) -> None:
+    entries = read_instances(folder)
+    log = log_of(folder, entries, seed=0)
+    for number, answer in enumerate(ANSWERS):
+        log.keep(number, answer)
+
+    def resumed(*changed: Entry, **about: object) -> list[int]:
+        return sorted(log_of(folder, list(changed) or entries, **{"seed": 0, **about}).resume())
+
+    assert resumed() == [0, 1, 2]
+    assert resumed(seed=1) == []
+    assert resumed(*(replace(entry, timeout=20) for entry in entries)) == [0, 1], "more time may help the last one"
+    assert resumed(*(replace(entry, timeout=0.1) for entry in entries)) == [1, 2], "not decided within this limit"
+    (folder / "p.vnnlib").write_bytes(b"another property")
+    assert resumed() == [1, 2]
+    (folder / "onnx" / "a.b.onnx").write_bytes(b"another network")
+    assert resumed() == []
+
+
+def test_errors_are_tried_again_and_damaged_lines_left_out(folder) -> None:
+    entries = read_instances(folder)
+    log = log_of(folder, entries)
+    log.keep(0, Answer("error", 1.0, reason="killed"))
+    log.keep(1, Answer("unsat", 1.0))
+    path = folder / "results" / "answers.jsonl"
+    damaged = json.loads(path.read_text().splitlines()[1])
+    del damaged["seconds"]
+    path.write_text(path.read_text() + json.dumps(damaged) + '\n{"answer": "uns')
+    assert list(log_of(folder, entries).resume()) == [1]
+
+
+class Slow:
+    """Answers the first instance at once; the next one ends when it is told to close, as a killed tool does."""
+
+    def __init__(self) -> None:
+        self.asked: list[Path] = []
+        self.begun, self.closed = threading.Event(), threading.Event()
+        self.thread = threading.current_thread()
+
+    def ask(self, onnx: Path, vnnlib: Path, timeout: float) -> Answer:
+        self.asked.append(vnnlib)
+        if len(self.asked) == 2:
+            self.thread = threading.current_thread()
+            self.begun.set()
+            self.closed.wait(60)
+        return Answer("unsat")
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_after_a_stop_no_other_instance_is_begun(folder) -> None:
+    asker = Slow()
+    answers = run_instances(read_instances(folder), [0, 1, 2], [lambda: asker])
+    assert next(answers)[0] == 0
+    assert asker.begun.wait(60)
+    answers.close()  # as Ctrl-C does
+    asker.thread.join(60)
+    assert len(asker.asked) == 2

@@ -1,0 +1,249 @@
+"""A stopped search in parts: nothing gets lost between them, and together they give the verdict of the whole."""
+
+import copy
+import itertools
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from lingraft.pool import crew
+from lingraft.pool.answerer import Answerer, Divided, setup_of
+from lingraft.pool.crew import Crew, Staff, Task, Worker
+from lingraft.pool.workers import Processes
+from lingraft.solver.bab import Search, Stopped
+from lingraft.solver.budget import Budget
+from lingraft.solver.confirmation import checked
+from lingraft.solver.division import Division
+from lingraft.solver.dual import Dual, root_domains
+from lingraft.solver.falsify import Falsifier
+from lingraft.solver.remainder import OpenMargin, Remainder
+from lingraft.solver.request import Limits, Request
+from lingraft.solver.verifier import Result, Verifier
+
+
+def after(checks: int) -> Callable[[], bool]:
+    """Stops at the given check of a search, counted from 0, and at all later ones."""
+    counter = itertools.count()
+    return lambda: next(counter) >= checks
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    kind=st.sampled_from(["relu", "relu", "leaky", "tanh"]),
+    share=st.floats(0.01, 0.9),
+    conv=st.booleans(),
+    checks=st.integers(0, 6),
+    parts=st.integers(2, 5),
+)
+def test_every_counterexample_is_in_a_part(
+    nets: Any, seed: int, kind: str, share: float, conv: bool, checks: int, parts: int
+) -> None:
+    *_, collapsed, z, margins = nets.partly_negative(seed, kind, share, conv)
+    dual, exact = Dual(collapsed, torch.float32), Dual(collapsed, torch.float64)
+    root = root_domains(collapsed, torch.float32)
+    search = Search(collapsed, dual, exact, Budget(), lambda points: None, stop=after(checks))
+    try:
+        search.run(root, dual.bound(root))
+    except Stopped as stopped:
+        pool = stopped.pool
+    except Exception:  # it ended before there was anything to share out
+        return
+    margin = OpenMargin(root, dual.bound(root), pool)
+    dealt = Remainder(collapsed, torch.tensor([0]), [margin, OpenMargin(root, margin.bound)]).divide(parts)
+    pieces = [piece for part in dealt for piece in part]
+    assert 2 <= len(dealt) <= parts
+    assert sum(piece.pool is None for piece in pieces) == 1
+    shares = [piece.pool for piece in pieces if piece.pool is not None]
+    assert sum(map(len, shares)) == len(pool)
+    inside = torch.zeros(z.shape[1], dtype=torch.bool)
+    for domains in (some.domains for some in shares):
+        above = z[:, :, None] >= domains.lower[:, None].double() - 1e-9
+        below = z[:, :, None] <= domains.upper[:, None].double() + 1e-9
+        inside |= (above & below).all(0).any(1)
+    assert bool((margins <= 0).any())
+    assert bool(inside[margins <= 0].all())
+
+
+class Eager(Answerer):
+    """Divides as often as it can, until it has been asked `limit` times."""
+
+    limit = 12
+
+    def _is_wanted(self) -> bool:
+        self.limit -= 1
+        self.wanted = 3
+        return self.limit >= 0
+
+
+def in_parts(request: Request) -> tuple[Result, int]:
+    """The verdict on an image whose search is divided again and again, and how often it was."""
+    answerer = Eager(setup_of(request.network, Limits()), float("inf"))
+    division, divided = Division(), 0
+    questions: list[tuple[bytes, bytes | None]] = [(pickle.dumps((request.problem(0), 0)), None)]
+    while questions and not (divided and division.done):
+        answer = pickle.loads(answerer.answer(*questions.pop(), 600.0))
+        if isinstance(answer, Divided):
+            divided += 1
+            questions += [(part, answer.common) for part in answer.parts]
+            division.add(answer.result, 0.0, len(answer.parts))
+        else:
+            division.add(answer, 0.0)
+    assert division.done
+    return division.result, divided
+
+
+def branchy(seed: int, above: float) -> Request:
+    """Is a margin positive, whose lowest value at many corners of the region is `above`? That takes many domains."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(8, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2)).eval()
+    image = torch.full((1, 8), 0.5)
+    corners = (torch.rand(20000, 8) < 0.5).float()
+    with torch.no_grad():
+        spec = torch.tensor([[1.0, -1.0]])
+        lowest = (model(corners) @ spec.t()).min()
+    return Request(model, image, None, eps=0.5, constraints=(spec, (above - lowest)[None]))
+
+
+@pytest.mark.parametrize("above", [0.1, -0.03])
+def test_parts_give_the_verdict_of_the_whole(above: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without attacks before the branching, which would find the counterexamples at once."""
+    monkeypatch.setattr(Falsifier, "search", lambda *arguments: None)
+    divisions = 0
+    for seed in (1, 3):
+        request = branchy(seed, above)
+        whole = Verifier(request.network).verify(request.problem(0), 600.0)
+        assert whole.verdict == ("verified" if above > 0 else "falsified")
+        result, divided = in_parts(request)
+        assert (result.verdict, result.stage, result.unstable) == (whole.verdict, whole.stage, whole.unstable)
+        if above < 0:
+            assert checked(request, 0, result).verdict == "falsified"
+        divisions += divided
+    assert divisions > 4
+
+
+def results(*verdicts: str) -> list[Result]:
+    return [Result(v, "branch", "time" if v == "unknown" else None, domains=2, memory=5.0) for v in verdicts]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        (["verified", "verified", "verified"], "verified"),
+        (["verified", "falsified"], "falsified"),
+        (["unknown", "falsified"], "falsified"),
+        (["verified", "unknown", "verified"], "unknown"),
+        (["misclassified", "verified", "verified"], "misclassified"),
+        (["verified", "verified"], None),
+        (["verified", "unknown"], None),
+    ],
+)
+def test_verified_only_if_all_parts_are(verdicts: list[str], expected: str | None) -> None:
+    division = Division()
+    division.add(Result("unknown", "branch", "stopped", domains=10, crown=[1.0]), 3.0, parts=3)
+    for seconds, result in enumerate(results(*verdicts)):
+        assert not division.done
+        division.add(result, 4.0 + seconds)
+    assert division.done == (expected is not None)
+    if expected is not None:
+        result = division.result
+        assert result.verdict == expected
+        assert (result.reason == "time") == (expected == "unknown")
+        assert (result.domains, result.seconds, result.crown) == (10 + 2 * len(verdicts), 3.0 + len(verdicts), [1.0])
+
+
+def test_idle_workers_get_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One problem and two processes: the crew has it divided, and the verdict is that of the whole."""
+    monkeypatch.setattr(crew, "DIVIDE_AFTER", 0.0)
+    request = branchy(1, 0.05)
+    mates = Crew(Processes(setup_of(request.network, Limits()), 2, 2e9), 600.0)
+    heard = []
+
+    def settle(task: Task, answer: Result | Divided) -> Iterator[tuple[int, Result]]:
+        heard.append(answer)
+        return Crew._settle(mates, task, answer)
+
+    monkeypatch.setattr(mates, "_settle", settle)
+    ((number, result),) = mates.run([7], lambda i: (request.problem(0), i))
+    assert (number, result.verdict, result.stage) == (7, "verified", "branch")
+    assert isinstance(heard[0], Divided)
+    assert len(heard[0].parts) == 2
+    assert result.domains == sum((h.result if isinstance(h, Divided) else h).domains for h in heard)
+
+
+class Scripted(Worker):
+    """Answers what the script says, as soon as it is asked: a result, a division, None to die, b"" to be late."""
+
+    def __init__(self, script: list[Any]):
+        super().__init__()
+        self.script, self.said = script, b"ready"
+
+    def send(self, question: bytes, common: Any, seconds: float) -> None:
+        self.said = self.script.pop(0)
+
+    def divide(self, parts: int) -> None: ...
+
+    def receive(self) -> bytes | None:
+        if self.said == b"":
+            self.deadline = 0.0
+        return self.said if self.said in (None, b"", b"ready") else pickle.dumps(self.said)
+
+    def advance(self, message: bytes) -> None:
+        self.idle = True
+
+    def end(self) -> str:
+        return "left"
+
+
+class Ensemble(Staff[Scripted]):
+    instead = ""
+    size = 1
+
+    def __init__(self, *script: Any):
+        self.script = list(script)
+
+    def hire(self) -> Scripted:
+        return Scripted(self.script)
+
+    def share(self, common: bytes) -> bytes:
+        return common
+
+    def with_news(self, workers: Sequence[Scripted], seconds: float) -> Sequence[Scripted]:
+        return workers
+
+
+def division(parts: int) -> Divided:
+    return Divided(Result("unknown", "branch", "stopped", seconds=1.0, domains=10), b"common", [b"part"] * parts)
+
+
+VERIFIED, UNKNOWN, FALSIFIED = results("verified", "unknown", "falsified")
+
+
+@pytest.mark.parametrize(
+    ("script", "verdict", "reason", "domains"),
+    [
+        ([division(2), VERIFIED, VERIFIED], "verified", None, 14),
+        ([division(2), VERIFIED, division(3), VERIFIED, VERIFIED, VERIFIED], "verified", None, 28),
+        ([division(2), None, VERIFIED, VERIFIED], "verified", None, 14),
+        ([division(2), None, VERIFIED, None, VERIFIED], "verified", None, 14),
+        ([division(2), None, None, VERIFIED], "unknown", "crashed", 12),
+        ([division(2), b"", VERIFIED], "unknown", "time", 12),
+        ([division(3), UNKNOWN, FALSIFIED], "falsified", None, 14),
+    ],
+)
+def test_what_becomes_of_parts(script: list[Any], verdict: str, reason: str | None, domains: int) -> None:
+    """Retries, late answers and further divisions of parts; what is left of a falsified problem is dropped."""
+    staff = Ensemble(*copy.deepcopy(script))
+    mates = Crew(staff, 60.0)
+    problem = branchy(1, 0.1).problem(0)
+    ((_, result),) = mates.run([0], lambda i: (problem, i))
+    assert (result.verdict, result.reason, result.domains) == (verdict, reason, domains)
+    assert not mates.left
+    assert not mates.divisions
+    assert not staff.script

@@ -1,0 +1,118 @@
+"""Verdicts that a run keeps: what they are about decides whether they are used again."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import lingraft
+from lingraft.files import read_lines
+from lingraft.report.study import Study
+from lingraft.runs import Run
+from lingraft.runs.own_images import kept_images
+from lingraft.runs.verdicts import Verdicts
+from lingraft.solver.request import Limits, Request
+from lingraft.work.keeping import require_same_weights
+
+
+def _positive_above(threshold: float) -> nn.Sequential:
+    """Logits (relu(x + 1) − 1 − threshold, 0): class 0 where x > threshold, for x ≥ −1."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 2)).eval()
+    for parameter, values in zip(
+        model.parameters(), ([[1.0]], [1.0], [[1.0], [0.0]], [-1.0 - threshold, 0.0]), strict=True
+    ):
+        parameter.data.copy_(torch.tensor(values))
+    return model
+
+
+def test_another_pixel_range_is_another_question(tmp_path: Path) -> None:
+    """Cut to [0, 1] the ball around 0 is verified; not cut, it holds a counterexample."""
+    model, image = _positive_above(-0.05), torch.zeros(1, 1, 1, 1)
+    run = lingraft.save(model, tmp_path / "run", (1, 1, 1))
+
+    def ask(clip: tuple[float, float] | None) -> str:
+        return lingraft.verify(model, image, [0], eps=0.1, clip=clip, workers=0, run=run)[0].verdict
+
+    assert [ask((0.0, 1.0)), ask(None), ask((0, 1)), ask((-0.01, 1.0))] == [
+        "verified", "falsified", "verified", "verified",
+    ]  # fmt: skip
+    assert len(run.verdicts_path.read_text().splitlines()) == 3, "(0, 1) was asked before"
+    assert len(run.summary()["verification"]) == 3
+
+
+class Shifted(nn.Module):
+    """Logits (relu(x + 1) − 1 + shift, 0), written so that the state_dict does not say all of it."""
+
+    def __init__(self, how: str, shift: float = 0.05):
+        super().__init__()
+        self.how, self.shift = how, shift
+        self.first, self.last = nn.Linear(1, 1), nn.Linear(1, 2)
+        self.bend = nn.LeakyReLU(shift if how == "slope" else 0.0)
+        self.register_buffer("moved", torch.tensor(shift), persistent=False)
+        for layer, weight, bias in ((self.first, [[1.0]], [1.0]), (self.last, [[1.0], [0.0]], [-1.0, 0.0])):
+            layer.weight.data.copy_(torch.tensor(weight))
+            layer.bias.data.copy_(torch.tensor(bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(torch.flatten(x, 1))
+        if self.how == "slope":  # of −(x + 1), which is below 0
+            return self.last(-self.bend(-x) / 0.05)
+        x = self.last(torch.relu(x))
+        return x + torch.stack([self.moved, 0 * self.moved]) if self.how == "buffer" else self.moved_by_number(x)
+
+    def moved_by_number(self, x: Tensor) -> Tensor:
+        return x + self.shift * torch.tensor([1.0, 0.0])
+
+
+class Rewritten(Shifted):
+    """The same weights and attributes in other code."""
+
+    def moved_by_number(self, x: Tensor) -> Tensor:
+        return x - self.shift * torch.tensor([1.0, 0.0])
+
+
+def _changes() -> dict[str, tuple[Shifted, Shifted]]:
+    """What is changed → a network that is verified on the ball of 0.04 around 0, and one that is not."""
+    return {
+        "attribute": (Shifted("number"), Shifted("number", -0.05)),
+        "buffer": (Shifted("buffer"), Shifted("buffer", -0.05)),
+        "slope": (Shifted("slope", 0.0525), Shifted("slope", 0.045)),
+        "code": (Shifted("number"), Rewritten("number")),
+    }
+
+
+@pytest.mark.parametrize("what", ["attribute", "buffer", "slope", "code"])
+def test_a_verdict_is_about_what_the_network_computes_and_not_its_weights_alone(what: str, tmp_path: Path) -> None:
+    good, bad = (model.eval() for model in _changes()[what])
+    image = torch.zeros(1, 1, 1, 1)
+    run = lingraft.save(good, tmp_path / "run", (1, 1, 1))
+    require_same_weights(run, bad)  # which sees no difference
+    found = [
+        lingraft.verify(model, image, [0], eps=0.04, clip=None, workers=0, run=run)[0].verdict
+        for model in (good, bad, good)
+    ]
+    assert found[0] == found[2] == "verified"
+    assert found[1] in ("falsified", "misclassified")
+    assert len(read_lines(run.verdicts_path)) == 2, "the third was asked before"
+
+
+def test_verdicts_of_version_0_1_0_are_read_and_shown_but_not_used_again(tmp_path: Path) -> None:
+    """The folder was made by that version, by verifying three images within 0.1, in [0, 1] and not cut at all."""
+    run = Run(shutil.copytree(Path(__file__).parent / "run_of_0_1_0", tmp_path / "run"))
+    model = lingraft.load(run, model=_positive_above(-0.05))
+    old = read_lines(run.verdicts_path)
+    assert [record["verdict"] for record in old[-3:]] == ["misclassified", "verified", "falsified"]
+    (shown,) = Study(run, "old").verifications
+    assert [result.verdict for result in shown.results] == ["verified", "falsified", "misclassified"]
+    images = kept_images(run, "own")
+    assert images is not None
+    asked = Request(model, images.pixels(), images.labels, eps=0.1, clip=None)
+    assert Verdicts(run, "own", asked, Limits()).known() == {}
+    for _ in range(2):
+        results = lingraft.verify(model, images.pixels(), images.labels, eps=0.1, clip=None, workers=0, run=run)
+        assert [result.verdict for result in results] == ["verified", "falsified", "misclassified"]
+        assert len(read_lines(run.verdicts_path)) == len(old) + 3, "verified again, once"
+    (shown,) = Study(run, "new").verifications
+    assert [result.verdict for result in shown.results] == ["verified", "falsified", "misclassified"]

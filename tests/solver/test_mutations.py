@@ -1,0 +1,526 @@
+"""The suite notices wrong rules: each mutation flips one sign, or one side, and the checks below must then fail.
+
+The checks are the properties that the other tests assert at length, in a compact form: sampled values inside bounds,
+the collapsed network equal to the network, bounds of restricted domains below sampled margins, counterexamples kept by
+tightening, and complete verdicts equal to exact ones.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from lingraft import LingraftError
+from lingraft.solver import (
+    ascent,
+    bab,
+    bounds,
+    branching,
+    clip,
+    collapse,
+    crown,
+    dual,
+    facets,
+    intervals,
+    matrix,
+    nodes,
+    tighten,
+    verifier,
+)
+from lingraft.solver import conversion as converting
+from lingraft.solver.ascent import improve
+from lingraft.solver.bounds import METHODS, margin_crown, margin_intervals
+from lingraft.solver.branching import split
+from lingraft.solver.dual import Dual, Row, root_domains
+from lingraft.solver.falsify import Falsifier
+from lingraft.solver.region import Region
+from lingraft.solver.relaxation import Lines
+from lingraft.solver.rows import Rows
+
+ROUNDING = 1e-9
+
+
+# --- the checks -----------------------------------------------------------------------------------------------------
+
+
+def _networks(nets: Any) -> Iterator[tuple]:
+    """Networks in which every rule matters, each with a region, points of it, two margins and their values there."""
+    built = [
+        nets.grafted(*nets.vector(3, hidden=(6, 5)), 3),
+        nets.vector(4, "leaky", hidden=(6, 5))[0],
+        nets.vector(5, "sigmoid", hidden=(5, 4), gain=3)[0],
+        nets.vector(6, "tanh", hidden=(5, 4), gain=3)[0],
+        nets.residual_vector(7, sign=-1)[0],
+        nets.max_pool(8)[0],
+        nets.conv(11, "affine")[0],
+        nets.conv(13, "move")[0],
+    ]
+    shapes = [(3,)] * 5 + [nets.max_pool(8)[1], nets.conv(11, "affine")[1], nets.conv(13, "move")[1]]
+    for seed, (model, shape) in enumerate(zip(built, shapes, strict=True)):
+        region = nets.box(shape, seed, 0.7)
+        points = nets.points(region, seed, 300, model)
+        spec, offset = nets.margins(seed % 3), torch.tensor([0.3, -0.2], dtype=torch.float64)
+        with torch.no_grad():
+            yield model, region, points, spec, offset, model(points) @ spec.t() + offset
+
+
+def _bounds_hold(nets: Any) -> None:
+    for model, region, points, *_ in _networks(nets):
+        seen = nets.preactivations(model, points)
+        for method in METHODS:
+            for name, (lower, upper) in bounds.bounds(model, region, method).items():
+                assert bool((seen[name] >= lower - ROUNDING).all())
+                assert bool((seen[name] <= upper + ROUNDING).all())
+
+
+def _the_collapsed_network_is_the_network(nets: Any) -> None:
+    for model, region, points, spec, offset, margins in _networks(nets):
+        network, found, collapsed = nets.collapsed(model, region, spec, offset)
+        for bound in (margin_intervals(found, spec, offset), margin_crown(network, found, spec, offset)):
+            assert bool((bound <= margins + ROUNDING).all())
+        x = network.inside(points).flatten(1).t()
+        z, h = nets.tap_values(network, collapsed, points)
+        for taps in collapsed.taps:
+            here = taps.P.times(x) + taps.r[:, None]
+            here = here + taps.Q.times(h[: taps.first]) if taps.first else here
+            torch.testing.assert_close(here, z[taps.first : taps.last], rtol=0, atol=ROUNDING)
+        given = collapsed.p.t() @ x + collapsed.q.t() @ h + collapsed.c[:, None]
+        torch.testing.assert_close(given.t(), margins, rtol=0, atol=ROUNDING)
+
+
+def _domains_are_bounded(nets: Any) -> None:
+    """Both sides of three splits, one after the other: the points of each side have margins above its bound."""
+    for model, region, points, spec, offset, margins in _networks(nets):
+        network, _, collapsed = nets.collapsed(model, region, spec, offset)
+        if not collapsed.count:
+            continue
+        z, _ = nets.tap_values(network, collapsed, points)
+        exact = Dual(collapsed, torch.float64)
+        domains = root_domains(collapsed, torch.float64)
+        inside = torch.ones(len(domains), len(points), dtype=torch.bool)
+        for turn in range(4):
+            found, domains = improve(exact, domains, 6, rate=0.3)
+            for values in (found, exact.bound(domains)):
+                assert bool((margins.t()[domains.margin] >= values[:, None] - ROUNDING)[inside].all())
+            tap = torch.full((len(domains),), turn % collapsed.count)
+            at = (domains.lower[tap[0]] + domains.upper[tap[0]]) / 2 * ~exact.relu[tap[0]]
+            above = z[tap] >= at[:, None]
+            domains = split(exact, domains, tap)
+            inside = torch.cat([inside & above, inside & (z[tap] <= at[:, None])])
+            assert bool(((z >= domains.lower.t()[:, :, None] - ROUNDING).all(1) | ~inside).all())
+            assert bool(((z <= domains.upper.t()[:, :, None] + ROUNDING).all(1) | ~inside).all())
+
+
+def _facets_are_bounds(nets: Any) -> None:
+    for model, region, points, spec, offset, margins in _networks(nets):
+        network, _, collapsed = nets.collapsed(model, region, spec, offset)
+        first = facets.first_site(collapsed)
+        if first is None:
+            continue
+        z, _ = nets.tap_values(network, collapsed, points)
+        x = network.inside(points).flatten(1).t() - collapsed.center[:, None]
+        x = x / collapsed.radius[:, None].clamp(min=1e-30)  # a pixel may be fixed
+        exact, domains = Dual(collapsed, torch.float64), root_domains(collapsed, torch.float64)
+        for i in range(len(domains)):
+            found = first.facets(facets.fit(first, exact, domains.select(torch.tensor([i]))))
+            assert bool((found.G.times(x) + found.g >= z[: len(found.g)].clamp(min=0) - ROUNDING).all())
+            for share in (0.5, 1.0):
+                domain = domains.select(torch.tensor([i]))
+                domain.alpha[: len(found.g)] = share
+                assert float(exact.with_facets(found).bound(domain)) <= float(margins[:, i].min()) + ROUNDING
+
+
+def _multipliers_help(nets: Any) -> None:
+    better = worse = 0
+    for model, region, _, spec, offset, _ in _networks(nets):
+        _, _, collapsed = nets.collapsed(model, region, spec, offset)
+        exact, domains = Dual(collapsed, torch.float64), root_domains(collapsed, torch.float64)
+        before, after = exact.bound(domains), improve(exact, domains, 20)[0]
+        better += int((after > before + 1e-3).sum())
+        worse += int((after < before - 1e-3).sum())
+    assert better > 2 * worse, "steps on the multipliers make bounds better"
+
+
+def _counterexamples_stay(nets: Any) -> None:
+    for model, region, points, spec, offset, margins in _networks(nets):
+        lowered = offset - margins.quantile(0.3, dim=0)
+        network, _, collapsed = nets.collapsed(model, region, spec, lowered)
+        if not collapsed.count:
+            continue
+        z, _ = nets.tap_values(network, collapsed, points)
+        exact, domains = Dual(collapsed, torch.float64), root_domains(collapsed, torch.float64)
+        negative = margins - offset + lowered <= 0
+        taps = torch.arange(collapsed.count)
+        columns = domains.select(torch.zeros(collapsed.count, dtype=torch.long))
+        for gamma in (0.1, 1.0):  # any γ ≥ 0 will do, also one that no search would choose
+            rows = tighten._plus(exact.tap_rows(taps), torch.full((len(taps),), gamma).double(), exact.rows(columns))
+            assert bool((exact.bound(columns, rows)[:, None] <= z[:, negative[:, 0]] + ROUNDING).all())
+        for i in range(len(domains)):
+            domain = domains.select(torch.tensor([i]))
+            for _ in range(2):
+                tighten.tighten(exact, exact, domain, taps, steps=6)
+            clip.Forms(collapsed, exact, domain.exactly()).clip(domain, exact.bounded(domain.exactly()))
+            here = z[:, negative[:, i]]
+            assert bool((here >= domain.lower - ROUNDING).all())
+            assert bool((here <= domain.upper + ROUNDING).all())
+
+
+def _verdicts_are_exact(nets: Any, oracle: Any) -> None:
+    """Margins whose exact minimum is a bit above 0 or a bit below."""
+    for seed in range(3):
+        model, shape = nets.vector(seed, hidden=(6, 5))
+        region, spec = nets.box(shape, seed, 0.8), nets.margins(seed % 3)[:1]
+        exact = oracle(model, region)
+        best = exact.minimum(exact.margin(spec[0]))
+        for share in (0.02, -0.02):
+            offset = torch.tensor([share - best.value], dtype=torch.float64)
+            result = nets.verify(model, region, spec, offset, double=True, timeout=20)
+            assert result.verdict == ("verified" if share > 0 else "falsified")
+            if result.verdict == "falsified":
+                witness = result.witness.double()
+                assert bool(((witness >= region.lower) & (witness <= region.upper)).all())
+                assert float(model(witness[None])[0].detach() @ spec[0] + offset) < 1e-5
+
+
+def _search_alone_is_exact(nets: Any, oracle: Any) -> None:
+    """The same without any attack: what the search proves must be true, and what is true it must prove."""
+
+    def nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Falsifier, "descend", nothing)
+        for seed in range(4):
+            model, shape = nets.vector(seed, hidden=(5, 4))
+            region, spec = nets.box(shape, seed, 0.8), nets.margins(seed % 3)[:1]
+            exact = oracle(model, region)
+            lowest = exact.minimum(exact.margin(spec[0])).value
+            for share in (0.02, -0.02):
+                offset = torch.tensor([share - lowest], dtype=torch.float64)
+                result = nets.verify(model, region, spec, offset, double=True, timeout=20)
+                assert (result.verdict == "verified") == (share > 0)
+
+
+def _checks(nets: Any, oracle: Any) -> None:
+    _bounds_hold(nets)
+    _the_collapsed_network_is_the_network(nets)
+    _domains_are_bounded(nets)
+    _facets_are_bounds(nets)
+    _multipliers_help(nets)
+    _counterexamples_stay(nets)
+    _verdicts_are_exact(nets, oracle)
+    _search_alone_is_exact(nets, oracle)
+
+
+def test_the_checks_pass(nets: Any, oracle: Any) -> None:
+    _checks(nets, oracle)
+
+
+# --- the mutations --------------------------------------------------------------------------------------------------
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+MUTATIONS: dict[str, Mutation] = {}
+
+
+def _mutation(name: str) -> Callable[[Mutation], Mutation]:
+    def register(mutation: Mutation) -> Mutation:
+        MUTATIONS[name] = mutation
+        return mutation
+
+    return register
+
+
+def _wrap(patch: pytest.MonkeyPatch, owners: Any, name: str, change: Callable[..., Any]) -> None:
+    """Replace `name` in every owner by a function that gets the original and its arguments."""
+    owners = owners if isinstance(owners, tuple) else (owners,)
+    original = getattr(owners[0], name)
+    for owner in owners:
+        patch.setattr(owner, name, lambda *a, **k: change(original, *a, **k))
+
+
+def _flipped(lines: Lines, field: str) -> Lines:
+    return lines._replace(**{field: -getattr(lines, field)})
+
+
+for _field in ("lower_slope", "upper_slope", "upper_intercept"):
+
+    @_mutation(f"ReLU: {_field}")
+    def _(patch: pytest.MonkeyPatch, field: str = _field) -> None:
+        from lingraft.solver import relaxation
+
+        _wrap(patch, (relaxation, dual), "relax_relu", lambda f, *a: _flipped(f(*a), field))
+
+
+for _field in Lines._fields:
+
+    @_mutation(f"smooth: {_field}")
+    def _(patch: pytest.MonkeyPatch, field: str = _field) -> None:
+        from lingraft.solver import relaxation
+
+        _wrap(patch, relaxation, "relax_smooth", lambda f, *a: _flipped(f(*a), field))
+
+
+for _field in ("slope", "intercept"):
+
+    @_mutation(f"grafted neurons: {_field} in CROWN")
+    def _(patch: pytest.MonkeyPatch, field: str = _field) -> None:
+        def wrong(f: Any, site: Any, *a: Any) -> Any:
+            return f(replace(site, **{field: -getattr(site, field)}), *a)
+
+        _wrap(patch, bounds, "_lines", wrong)
+
+
+@_mutation("grafted neurons: line in intervals")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, (intervals, bounds), "through_site", lambda f, site, *a: f(replace(site, slope=-site.slope), *a))
+
+
+@_mutation("CROWN: lower and upper lines")
+def _(patch: pytest.MonkeyPatch) -> None:
+    swapped = lambda f, lines: f({i: Lines(*line[2:], *line[:2]) for i, line in lines.items()})  # noqa: E731
+    _wrap(patch, (crown, bounds), "relaxed", swapped)
+
+
+@_mutation("CROWN: radius of the box")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, (crown, bounds), "lower_bound", lambda f, rows, c, center, radius: f(rows, c, center, -radius))
+
+
+@_mutation("CROWN: center of the box")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, (crown, bounds), "lower_bound", lambda f, rows, c, center, radius: f(rows, c, -center, radius))
+
+
+@_mutation("CROWN: upper bounds as lower bounds")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, (crown, bounds), "crown_bounds", lambda f, *a: tuple(-t for t in f(*a)))
+
+
+@_mutation("intervals: radius")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, (intervals, bounds), "through_linear", lambda f, *a: f(*a)[::-1])
+
+
+@_mutation("intervals: margins")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, found: Any, *a: Any) -> Tensor:
+        return f(replace(found, logits=found.logits[::-1]), *a)
+
+    _wrap(patch, (bounds, verifier), "margin_intervals", wrong)
+    patch.setitem(globals(), "margin_intervals", bounds.margin_intervals)
+
+
+for _node in (nodes.Convolution, nodes.Dense, nodes.Scale, nodes.Gather, nodes.Sum):
+
+    @_mutation(f"{_node.__name__}: coefficients of rows")
+    def _(patch: pytest.MonkeyPatch, node: Any = _node) -> None:
+        def wrong(f: Any, *a: Any) -> Any:
+            parts, constant = f(*a)
+            return [Rows(-part.coefficients, part.origin) for part in parts], constant
+
+        _wrap(patch, node, "back", wrong)
+
+    if _node not in (nodes.Gather, nodes.Sum):
+
+        @_mutation(f"{_node.__name__}: constant of rows")
+        def _(patch: pytest.MonkeyPatch, node: Any = _node) -> None:
+            _wrap(patch, node, "back", lambda f, *a: (f(*a)[0], -f(*a)[1]))
+
+    @_mutation(f"{_node.__name__}: spread of intervals")
+    def _(patch: pytest.MonkeyPatch, node: Any = _node) -> None:
+        _wrap(patch, node, "spread", lambda f, *a: -f(*a))
+
+
+for _node in (nodes.Convolution, nodes.Dense):
+
+    @_mutation(f"{_node.__name__}: constant of its neurons")
+    def _(patch: pytest.MonkeyPatch, node: Any = _node) -> None:
+        _wrap(patch, node, "neurons", lambda f, *a: (f(*a)[0], -f(*a)[1]))
+
+
+@_mutation("max pooling: the larger of two")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, converting, "_larger", lambda f, at, name, a, b: f(at, name, a, a))
+
+
+@_mutation("subtraction")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, converting, "_combine", lambda f, at, call, a, b, sign: f(at, call, a, b, -sign))
+
+
+@_mutation("collapse: constants")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def negated(f: Any, *a: Any) -> tuple[Tensor, Tensor]:
+        constant, loss = f(*a)
+        return -constant, loss
+
+    _wrap(patch, collapse._Collapse, "_tap", negated)
+
+
+@_mutation("collapse: coefficients on taps")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(
+        patch,
+        collapse._Pieces,
+        "add",
+        lambda f, self, rows, number: f(self, Rows(-rows.coefficients, rows.origin), number),
+    )
+
+
+@_mutation("dual: lower and upper lines")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, self: Dual, rows: Row, lines: Lines, *a: Any) -> Row:
+        return f(self, rows, Lines(*lines[2:], *lines[:2]), *a)
+
+    _wrap(patch, Dual, "backward", wrong)
+
+
+@_mutation("dual: sign of β")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, self: Dual, rows: Row, lines: Lines, push: Tensor | None, edge: Tensor | None = None) -> Row:
+        return f(self, rows, lines, None if push is None else -push, edge)
+
+    _wrap(patch, Dual, "backward", wrong)
+
+
+@_mutation("dual: constant of the splits of smooth taps")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, (dual, ascent), "edge_of", lambda f, *a: -f(*a))
+
+
+@_mutation("dual: radius of the box")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, *a: Any) -> Row:
+        row = f(*a)
+        return row._replace(c=row.c + 2 * row.p.abs().sum(0))
+
+    _wrap(patch, Dual, "backward", wrong)
+
+
+@_mutation("dual: constants of the taps")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, self: Dual, *a: Any) -> None:
+        f(self, *a)
+        self.r = -self.r
+
+    _wrap(patch, Dual, "__init__", wrong)
+
+
+@_mutation("dual: constants of the margins")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, Dual, "rows", lambda f, *a: (lambda row: row._replace(c=-row.c))(f(*a)))
+
+
+@_mutation("multipliers: β below 0")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, self: Any, domains: Any, model: Dual) -> None:
+        f(self, domains, model)
+        if not model.smooth:
+            self.adam.low, self.adam.high = -torch.inf, 0.0
+
+    _wrap(patch, ascent.Beta, "__init__", wrong)
+
+
+@_mutation("multipliers: direction of the ascent")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, self: Any, gradient: Tensor, rate: Any) -> None:
+        self.low, self.high = (-1.0, 0.0) if self.high == 1 else (self.low, self.high)
+        f(self, -gradient, rate)
+
+    _wrap(patch, ascent.Adam, "ascend", wrong)
+
+
+@_mutation("facets: constant")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, facets.FirstSite, "facets", lambda f, *a: f(*a)._replace(g=-f(*a).g))
+
+
+@_mutation("facets: coefficients")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, *a: Any) -> dual.Facets:
+        G, g = f(*a)
+        return dual.Facets(matrix.Matrix(-G.forward, -G.backward), g)
+
+    _wrap(patch, facets.FirstSite, "facets", wrong)
+
+
+@_mutation("facets: share")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, dual.Dual, "share", lambda f, *a: 2 * f(*a))
+
+
+@_mutation("tightening: sign of γ")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, tighten, "_plus", lambda f, row, gamma, margin: f(row, -gamma, margin))
+
+
+@_mutation("tightening: rows of the taps")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, Dual, "tap_rows", lambda f, *a: Row(*(-t for t in f(*a))))
+
+
+@_mutation("tightening: lower and upper bounds")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, tighten, "_signed", lambda f, row, sign: f(row, -sign))
+
+
+@_mutation("splits: signs")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = lambda f, *a: (lambda both: replace(both, split=-both.split))(f(*a))  # noqa: E731
+    _wrap(patch, (branching, bab), "split", wrong)
+    patch.setitem(globals(), "split", branching.split)
+
+
+@_mutation("splits: one side twice")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, model: Dual, domains: Any, tap: Tensor) -> Any:
+        both, count = f(model, domains, tap), len(domains)
+        return both.select(torch.arange(count).repeat(2))
+
+    _wrap(patch, (branching, bab), "split", wrong)
+    patch.setitem(globals(), "split", branching.split)
+
+
+@_mutation("leaves: sign of β")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, *a: Any) -> tuple:
+        bound, beta, point = f(*a)
+        return bound, -beta, point
+
+    _wrap(patch, bab, "solve_leaf", wrong)
+
+
+@_mutation("clipping: sign of γ")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(clip, "GRID", tuple(-k for k in clip.GRID))
+
+
+@_mutation("clipping: sign of the margin's row")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, clip.Forms, "clip", lambda f, self, domains, row: f(self, domains, row._replace(p=-row.p)))
+
+
+@_mutation("clipping: rows of the taps")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, collapse.Collapsed, "up_to", lambda f, *a: (lambda c: replace(c, p=-c.p))(f(*a)))
+
+
+@_mutation("attacks: sign of the margins")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, Falsifier, "margins", lambda f, *a: -f(*a))
+
+
+@_mutation("attacks: the box")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, Region, "narrowed", lambda f, self: (self.lower.float() - 1, self.upper.float() + 1))
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_wrong_rule_is_noticed(nets: Any, oracle: Any, name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        MUTATIONS[name](patch)
+        with pytest.raises((AssertionError, LingraftError)):
+            _checks(nets, oracle)

@@ -1,0 +1,146 @@
+"""Complete verdicts are never wrong: compared with exact minima on random problems, and with planted counterexamples."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lingraft.solver.region import Region
+
+Net = tuple[nn.Module, tuple[int, ...]]
+
+#: How far from 0 an exact minimum may be for "unknown: numerical" to be a fair answer.
+CLOSE = 1e-5
+
+
+def _check(result: Any, model: nn.Module, region: Region, spec: Tensor, offset: Tensor, minimum: float) -> None:
+    """The verdict must agree with the exact minimum over all margins, and a witness must be one."""
+    if result.verdict == "verified":
+        assert minimum > 0, f"verified at stage {result.stage}, but a margin reaches {minimum}"
+    elif result.verdict == "unknown":
+        assert result.reason == "numerical", result.reason
+        assert abs(minimum) < CLOSE
+    else:
+        assert minimum < CLOSE, f"{result.verdict} at stage {result.stage}, but no margin falls below {minimum}"
+    if result.verdict == "falsified":
+        witness = result.witness.double()
+        assert bool(((witness >= region.lower) & (witness <= region.upper)).all())
+        assert float((_logits(model, witness) @ spec.t() + offset).min()) < CLOSE
+
+
+def _problems(nets: Any, oracle: Any, model: nn.Module, shape: tuple[int, ...], seed: int) -> Iterator[tuple]:
+    """Two constraints C·y + d > 0 whose exact minimum is a bit above 0, then one of them below, then a label's ball."""
+    generator = torch.Generator().manual_seed(seed)
+    region = nets.box(shape, seed, (0.2, 0.4, 0.8)[seed % 3])
+    spec = torch.randn(2, 3, generator=generator).double()
+    exact = oracle(model, region)
+    lowest = torch.tensor([exact.minimum(exact.margin(row)).value for row in spec], dtype=torch.float64)
+    center = _logits(model, (region.lower + region.upper) / 2) @ spec.t()
+    near = (1e-2, 4e-2, 0.2)[seed // 3 % 3] * (center - lowest).max().clamp(min=1e-2)
+    yield region, spec, near - lowest, float(near)
+    below = torch.tensor([near, -near] if seed % 2 else [-near, near], dtype=torch.float64)
+    yield region, spec, below - lowest, -float(near)
+    image = nets.box(shape, seed, 0.0).lower
+    eps = (0.05, 0.2, 0.5)[seed % 3]
+    ball, rows = Region(image - eps, image + eps), nets.margins(int(_logits(model, image).argmax()))
+    exact = oracle(model, ball)
+    minimum = min(exact.minimum(exact.margin(row)).value for row in rows)
+    yield ball, rows, torch.zeros(2, dtype=torch.float64), minimum
+
+
+def _logits(model: nn.Module, image: Tensor) -> Tensor:
+    with torch.no_grad():
+        return model(image[None])[0]
+
+
+FAMILIES: dict[str, Callable[[Any, int], Net]] = {
+    "plain": lambda nets, seed: nets.vector(seed, hidden=(6, 5)),
+    "deep": lambda nets, seed: nets.vector(seed, hidden=(5, 4, 3)),
+    "leaky": lambda nets, seed: nets.vector(seed, "leaky", hidden=(6, 5)),
+    "residual": lambda nets, seed: nets.residual_vector(seed, width=3, sign=1 - 2 * (seed % 2)),
+    "max pooling": lambda nets, seed: nets.max_pool(seed),
+    "convolution": lambda nets, seed: nets.conv(seed, None, ("relu", "leaky")[seed % 2], small=True),
+}
+
+#: Networks of each family, plain and grafted; three problems each, so 360 in all.
+DRAWS = 10
+
+
+@pytest.mark.parametrize("grafted", [False, True], ids=["plain", "grafted"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_verdicts_equal_the_exact_ones(nets: Any, oracle: Any, family: str, grafted: bool) -> None:
+    """360 problems in all, most near the decision boundary, so that both verdicts and all stages occur."""
+    verdicts: Counter[str] = Counter()
+    branched = 0
+    for seed in range(DRAWS):
+        model, shape = FAMILIES[family](nets, seed)
+        if grafted:
+            model = nets.grafted(model, shape, seed, share=0.3)
+        for number, (region, spec, offset, minimum) in enumerate(_problems(nets, oracle, model, shape, seed)):
+            result = nets.verify(model, region, spec, offset, double=(seed + number) % 5 == 0)
+            _check(result, model, region, spec, offset, minimum)
+            verdicts[result.verdict] += 1
+            branched += result.stage == "branch"
+    assert sum(verdicts.values()) == 3 * DRAWS
+    assert verdicts["verified"] >= DRAWS - 2  # the first problem of every network is provable
+    assert verdicts["falsified"] >= DRAWS / 2
+    assert branched >= 1
+
+
+# --- planted counterexamples ---------------------------------------------------------------------------------------
+
+
+class _Pocket(nn.Module):
+    """Logits (1 − height·relu(width − ‖x − place‖₁), 0): misclassified only in a small pocket around `place`."""
+
+    def __init__(self, place: Tensor, width: float, height: float):
+        super().__init__()
+        size = len(place)
+        self.sides, self.spike, self.last = nn.Linear(size, 2 * size), nn.Linear(2 * size, 1), nn.Linear(1, 2)
+        with torch.no_grad():
+            self.sides.weight.copy_(torch.cat([torch.eye(size), -torch.eye(size)]))
+            self.sides.bias.copy_(torch.cat([-place, place]))
+            self.spike.weight.fill_(-1)
+            self.spike.bias.fill_(width)
+            self.last.weight.copy_(torch.tensor([[-height], [0.0]]))
+            self.last.bias.copy_(torch.tensor([1.0, 0.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.relu(self.spike(torch.relu(self.sides(x)))))
+
+
+@pytest.mark.parametrize("size", [2, 4, 6])
+def test_planted_pockets_are_found_and_never_verified(nets: Any, size: int) -> None:
+    """Gradients vanish outside the pocket, so attacks from random starts miss it; the search may not."""
+    stages: Counter[str] = Counter()
+    for seed in range(10):
+        generator = torch.Generator().manual_seed(100 * size + seed)
+        place = 0.1 + 0.8 * torch.rand(size, generator=generator, dtype=torch.float64)
+        width = 10 ** -(1 + 2 * seed / 10)
+        model = _Pocket(place, width, 1.2 / width).double().eval()
+        region = Region(torch.zeros(size).double(), torch.ones(size).double())
+        image = torch.where(place < 0.5, place + 0.45, place - 0.45)
+        result = nets.verify(model, region, nets.margins(0, 2), image=image)
+        assert result.verdict == "falsified", (result, width)
+        assert float(_logits(model, result.witness.double())[0]) < 0
+        stages[result.stage] += 1
+    assert stages["branch"] >= 5
+
+
+@pytest.mark.parametrize("size", [2, 4, 6])
+def test_pockets_outside_the_region_do_not_count(nets: Any, size: int) -> None:
+    """The pocket's corner touches the region, but the margin there is still `left`: above 0, or just below."""
+    for seed in range(6):
+        generator = torch.Generator().manual_seed(seed)
+        place = torch.rand(size, generator=generator, dtype=torch.float64)
+        width, left = 0.05, (1e-4, 1e-2, 0.2)[seed % 3]
+        place[seed % size] = 1.0 + width * (1 - (1 - left) / 1.2)
+        model = _Pocket(place, width, 1.2 / width).double().eval()
+        region = Region(torch.zeros(size).double(), torch.ones(size).double())
+        image = torch.full((size,), 0.01).double()
+        assert nets.verify(model, region, nets.margins(0, 2), image=image).verdict == "verified"
+        offset = torch.tensor([-2 * left], dtype=torch.float64)
+        assert nets.verify(model, region, nets.margins(0, 2), offset, image=image).verdict == "falsified"

@@ -1,0 +1,148 @@
+"""Bounds of taps where the margin is not positive: they hold at every such point, and never cut the exact range."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from lingraft.solver import ascent
+from lingraft.solver import tighten as tightening
+from lingraft.solver.branching import split
+from lingraft.solver.dual import Dual, root_domains
+from lingraft.solver.tighten import tighten
+
+SEEDS = st.integers(0, 10**6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS, st.sampled_from(["relu", "relu", "leaky", "tanh"]), st.floats(0.01, 0.9), st.booleans(), st.booleans())
+def test_points_with_a_margin_that_is_not_positive_stay(
+    nets: Any, seed: int, kind: str, share: float, conv: bool, single: bool
+) -> None:
+    *_, collapsed, z, margins = nets.partly_negative(seed, kind, share, conv)
+    if not collapsed.count:
+        return
+    dtype = torch.float32 if single else torch.float64
+    dual, exact = Dual(collapsed, dtype), Dual(collapsed, torch.float64)
+    domains = root_domains(collapsed, dtype)
+    taps = torch.arange(collapsed.count)
+    for _ in range(2):
+        tighten(dual, exact, domains, taps, steps=5)
+        counterexamples = z[:, margins <= 0]
+        assert counterexamples.shape[1]
+        assert bool((counterexamples >= domains.lower.double() - 1e-9).all())
+        assert bool((counterexamples <= domains.upper.double() + 1e-9).all())
+    # and so they do in domains with splits: both sides of a tap, each with its own points
+    if bool(dual.splittable(domains).any()):
+        tap = dual.splittable(domains).to(dtype).argmax(0)
+        at = domains.lower[tap, 0] if not dual.relu[tap, 0] else torch.zeros(1)
+        at = at if dual.relu[tap, 0] else (domains.lower[tap, 0] + domains.upper[tap, 0]) / 2
+        children = split(dual, domains, tap)
+        children.beta[tap] = torch.rand(1, 2).to(dtype)
+        for side, keep in enumerate([z[tap[0]] >= at.double(), z[tap[0]] <= at.double()]):
+            child = children.select(torch.tensor([side]))
+            tighten(dual, exact, child, taps, steps=5)
+            here = z[:, keep & (margins <= 0)]
+            assert bool((here >= child.lower.double() - 1e-9).all())
+            assert bool((here <= child.upper.double() + 1e-9).all())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tightened_bounds_contain_the_exact_range(nets: Any, oracle: Any, seed: int) -> None:
+    model, region, spec, offset, collapsed, _, _ = nets.partly_negative(seed, "relu", 0.1)
+    dual = Dual(collapsed, torch.float64)
+    domains = root_domains(collapsed, torch.float64)
+    before = (domains.upper - domains.lower).clone()
+    for _ in range(3):
+        tighten(dual, dual, domains, torch.arange(collapsed.count), steps=20)
+    exact = oracle(model, region)
+    margin = exact.margin(spec[0], float(offset))
+    sites = list(exact.sites.values())
+    tightest = []
+    for number, taps in enumerate(collapsed.taps):
+        for t, index in enumerate(taps.index.tolist()):
+            column = sites[number].flatten(1)[:, index]
+            low, high = exact.minimum(column, margin), exact.minimum(-column, margin)
+            lower, upper = (float(b[taps.first + t, 0]) for b in (domains.lower, domains.upper))
+            assert lower <= low.value + 1e-5
+            assert upper >= -high.value - 1e-5
+            tightest.append((upper - lower) - (-high.value - low.value))
+    assert bool((domains.upper - domains.lower <= before + 1e-12).all())
+    assert float((domains.upper - domains.lower).sum()) < float(before.sum())
+    assert min(tightest) >= -2e-5
+
+
+def test_bounds_that_cross_prove_the_margin(nets: Any, oracle: Any) -> None:
+    """They may only cross where the margin is positive, and on easy problems they do."""
+    crossed = 0
+    for seed in range(12):
+        model, region, spec, _offset, *_ = nets.partly_negative(seed, "relu", 0.1)
+        exact = oracle(model, region).minimum(oracle(model, region).margin(spec[0], 0.0))
+        for delta in (0.3, -1e-7):
+            _, _, collapsed = nets.collapsed(model, region, spec, torch.tensor([delta - exact.value]).double())
+            if not collapsed.count:
+                continue
+            dual = Dual(collapsed, torch.float32)
+            domains = root_domains(collapsed, torch.float32)
+            for _ in range(4):
+                tighten(dual, Dual(collapsed, torch.float64), domains, torch.arange(collapsed.count), 20)
+            empty = bool((domains.lower > domains.upper).any())
+            assert not (empty and delta < 0)
+            crossed += empty
+    assert crossed >= 2
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS)
+def test_gradients_of_the_search(nets: Any, seed: int) -> None:
+    """∂bound/∂γ is the margin at the minimizer, and α's is as in `improve`: compared with differences of the bound."""
+    *_, collapsed, _, _ = nets.partly_negative(seed, "relu", 0.2)
+    dual = Dual(collapsed, torch.float64)
+    count = collapsed.count
+    if not count:
+        return
+    seen: list[tuple[Tensor, Tensor]] = []
+    ascend = ascent.Adam.ascend
+
+    def recorded(self: ascent.Adam, gradient: Tensor, rate: Any) -> None:
+        seen.append((self.value.clone(), gradient.clone()))
+        ascend(self, gradient, rate)
+
+    columns = root_domains(collapsed, torch.float64).select(torch.zeros(count, dtype=torch.long))
+    rows, margin = dual.tap_rows(torch.arange(count)), dual.rows(columns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ascent.Adam, "ascend", recorded)
+        tightening._search(dual, columns, rows, 3)
+    assert len(seen) == 6  # γ and α, three times: nothing is split
+
+    def bound(gamma: Tensor, alpha: Tensor) -> Tensor:
+        return dual.bound(replace(columns, alpha=alpha), tightening._plus(rows, gamma, margin))
+
+    (gamma, by_gamma), (alpha, by_alpha) = seen[4], seen[5]
+    middle, step = bound(gamma, alpha), 1e-6 * (1 + gamma)
+    right, left = (bound(gamma + step, alpha) - middle) / step, (middle - bound(gamma - step, alpha)) / step
+    noise = 1e-6 + 1e-13 * (1 + middle.abs()) / step
+    smooth = (right - left).abs() < noise  # no kink within the step, as there is for most at γ = 0
+    assert bool(((by_gamma - right).abs() < 2 * noise)[smooth].all())
+    direction = torch.rand(alpha.shape).double() - 0.5
+    right, left = (bound(gamma, alpha + s * 1e-6 * direction) - middle for s in (1, -1))
+    smooth = (right + left).abs() < 1e-3 * (right - left).abs()  # no kink within the step
+    along = (by_alpha * direction).sum(0)
+    torch.testing.assert_close(along[smooth], (right - left)[smooth] / 2e-6, rtol=1e-2, atol=1e-4)
+
+
+def test_tap_rows_are_the_preactivations(nets: Any) -> None:
+    for seed in range(6):
+        *_, _region, _, _, collapsed, z, _ = nets.partly_negative(seed, "relu", 0.2)
+        dual = Dual(collapsed, torch.float64)
+        if not collapsed.count:
+            continue
+        domains = root_domains(collapsed, torch.float64).select(torch.zeros(collapsed.count, dtype=torch.long))
+        taps = torch.arange(collapsed.count)
+        low = dual.bound(domains, dual.tap_rows(taps))
+        assert bool((z >= low[:, None] - 1e-9).all())
+        assert bool((low <= collapsed.upper).all())

@@ -1,0 +1,306 @@
+"""`lingraft.verify`: what it takes, what it gives, and what it refuses."""
+
+import time
+from collections import Counter
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import lingraft
+from lingraft import LingraftError
+from lingraft.data import load
+from lingraft.solver.request import Limits, Request
+from lingraft.solver.verifier import Result, Verifier
+from lingraft.work import verify as module
+
+EPS = 0.08
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Tensor, Tensor]:
+    data = load("digits", "test").take(40)
+    return data.pixels(), data.labels
+
+
+@pytest.fixture(scope="module")
+def results(digits_net: nn.Module, digits: tuple[Tensor, Tensor]) -> list[Result]:
+    return lingraft.verify(digits_net, *digits, eps=EPS, timeout=60, workers=0)
+
+
+def hard_problem() -> tuple[nn.Module, Tensor, tuple[Tensor, Tensor]]:
+    """A random network, an image and a constraint that holds by very little: it takes far longer than a test may."""
+    torch.manual_seed(1)
+    model = nn.Sequential(
+        nn.Linear(24, 120), nn.ReLU(), nn.Linear(120, 120), nn.ReLU(), nn.Linear(120, 60), nn.ReLU(), nn.Linear(60, 2)
+    ).eval()
+    image = torch.full((1, 24), 0.5)
+    row = torch.tensor([[1.0, -1.0]])
+    with torch.no_grad():
+        lowest = min(float((model(torch.rand(4096, 24)) @ row.t()).min()) for _ in range(20))
+    return model, image, (row, torch.tensor([2 * abs(lowest)]))
+
+
+def test_every_kind_of_verdict(digits_net: nn.Module, digits: tuple[Tensor, Tensor], results: list[Result]) -> None:
+    images, labels = digits
+    found = Counter(result.verdict for result in results)
+    assert set(found) == {"verified", "falsified", "misclassified"}, found
+    assert [result.index for result in results] == list(range(40))
+    with torch.no_grad():
+        right = (digits_net(images).argmax(1) == labels).tolist()
+    for result, image, label, correct in zip(results, images, labels.tolist(), right, strict=True):
+        assert (result.verdict == "misclassified") == (not correct)
+        assert (result.label, result.eps, result.reason, result.error) == (label, EPS, None, None)
+        assert result.neurons == 88
+        assert result.against == [j for j in range(10) if j != label]
+        if result.verdict == "verified":
+            assert result.stage in ("intervals", "crown", "alpha", "branch")
+            assert sum(result.unstable.values()) < 88
+            assert result.witness is None
+            noise = image + EPS * (2 * torch.rand(200, *image.shape) - 1)
+            assert (digits_net(noise.clamp(0, 1)).argmax(1) == label).all()
+        if result.verdict == "falsified":
+            assert result.witness is not None
+            assert result.witness.shape == image.shape
+            assert result.witness.dtype == torch.float32
+            low = (image.double() - EPS).clamp(min=0)
+            high = (image.double() + EPS).clamp(max=1)
+            assert bool((result.witness.double() >= low).all() and (result.witness.double() <= high).all())
+            assert int(digits_net(result.witness[None]).argmax()) != label
+    assert {"attack", "crown", "forward"} < {r.stage for r in results}, "also one of alpha and branch"
+
+
+def test_bounds_get_better_with_optimization(results: list[Result]) -> None:
+    optimized = [result for result in results if result.alpha]
+    assert optimized
+    for result in optimized:
+        assert len(result.crown) == len(result.alpha) == 9
+        assert all(a >= c for c, a in zip(result.crown, result.alpha, strict=True))
+    assert any(min(result.alpha) > min(result.crown) for result in optimized)
+
+
+def test_a_box_gives_what_the_ball_gives(
+    digits_net: nn.Module, digits: tuple[Tensor, Tensor], results: list[Result]
+) -> None:
+    images, labels = (tensor[:12] for tensor in digits)
+    lower, upper = ((images.double() + sign * EPS).clamp(0, 1) for sign in (-1, 1))
+    boxes = lingraft.verify(digits_net, images, labels.tolist(), lower=lower, upper=upper, timeout=60, workers=0)
+    assert [r.verdict for r in boxes] == [r.verdict for r in results[:12]]
+    assert all(r.eps is None for r in boxes)
+    middle = lingraft.verify(digits_net, None, labels, lower=lower, upper=upper, timeout=60, workers=0)
+    decided = [(a.verdict, b.verdict) for a, b in zip(middle, boxes, strict=True)]
+    assert ("verified", "falsified") not in decided
+    assert ("falsified", "verified") not in decided
+
+
+def test_boxes_are_taken_as_they_are() -> None:
+    """In the network's own space, outside [0, 1], and not cut to it."""
+    model = nn.Sequential(nn.Linear(1, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
+    with torch.no_grad():  # logits: (max(x − 3, 0), 0.5) over x ≥ 0
+        model[0].weight.fill_(1.0)
+        model[0].bias.copy_(torch.tensor([-3.0, 0, 0, 0]))
+        model[2].weight.copy_(torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 0]]))
+        model[2].bias.copy_(torch.tensor([0.0, 0.5]))
+    image, label = torch.tensor([[3.0]]), [1]
+    low = torch.tensor([[-2.0]])
+    inside = lingraft.verify(model, image, label, lower=low, upper=torch.tensor([[3.4]]), workers=0)[0]
+    beyond = lingraft.verify(model, image, label, lower=low, upper=torch.tensor([[3.6]]), workers=0)[0]
+    assert (inside.verdict, beyond.verdict) == ("verified", "falsified")
+    ball = lingraft.verify(model, image, label, eps=0.6, clip=(-2, 3.4), workers=0)[0]
+    wide = lingraft.verify(model, image, label, eps=0.6, clip=None, workers=0)[0]
+    assert (ball.verdict, wide.verdict) == ("verified", "falsified")
+
+
+def test_constraints(digits_net: nn.Module, digits: tuple[Tensor, Tensor], results: list[Result]) -> None:
+    """The margins of one label as constraints give the verdicts of that label; labels are then only a note."""
+    images, labels = digits
+    chosen = (labels == int(labels[0])).nonzero().flatten()
+    label = int(labels[0])
+    matrix = -torch.eye(10)
+    matrix[:, label] += 1
+    matrix = matrix[torch.arange(10) != label]
+    given = lingraft.verify(
+        digits_net, images[chosen], None, eps=EPS, constraints=(matrix, torch.zeros(9)), timeout=60, workers=0
+    )
+    assert [r.verdict for r in given] == [results[i].verdict for i in chosen.tolist()]
+    assert all(r.label is None and r.against == list(range(9)) for r in given)
+    never = lingraft.verify(
+        digits_net, images[:2], labels[:2], eps=EPS, constraints=(torch.zeros(1, 10), torch.tensor([-1.0])), workers=0
+    )
+    assert [(r.verdict, r.label) for r in never] == [
+        ("misclassified", int(labels[0])),
+        ("misclassified", int(labels[1])),
+    ]
+    always = lingraft.verify(digits_net, images[:2], eps=EPS, constraints=(torch.zeros(1, 10), [1.0]), workers=0)
+    assert [r.verdict for r in always] == ["verified", "verified"]
+
+
+def test_no_radius_is_the_image_itself(digits_net: nn.Module, digits: tuple[Tensor, Tensor]) -> None:
+    images, labels = digits
+    found = lingraft.verify(digits_net, images, labels, eps=0.0, workers=0)
+    right = (digits_net(images).argmax(1) == labels).tolist()
+    assert [r.verdict for r in found] == ["verified" if correct else "misclassified" for correct in right]
+
+
+def test_float64_models_double_and_callers_without_gradients(
+    digits_net: nn.Module, digits: tuple[Tensor, Tensor], results: list[Result]
+) -> None:
+    images, labels = (tensor[:10] for tensor in digits)
+    expected = [r.verdict for r in results[:10]]
+    with torch.inference_mode():
+        found = lingraft.verify(digits_net, images.clone(), labels, eps=EPS, double=True, workers=0)
+    assert [r.verdict for r in found] == expected
+    import copy
+
+    wide = lingraft.verify(copy.deepcopy(digits_net).double(), images, labels, eps=EPS, workers=0)
+    assert [r.verdict for r in wide] == expected
+    assert all(r.witness.dtype == torch.float64 for r in wide if r.witness is not None)
+
+
+def test_the_time_limit_is_kept() -> None:
+    model, image, constraints = hard_problem()
+    begun = time.monotonic()
+    (result,) = lingraft.verify(model, image, eps=0.5, constraints=constraints, timeout=2, workers=0)
+    assert (result.verdict, result.reason, result.stage) == ("unknown", "time", "branch")
+    assert 1.9 <= result.seconds <= 2 * 1.02 + 1
+    assert time.monotonic() - begun <= 2 * 1.02 + 2
+    assert result.domains > 0
+
+
+def test_what_does_not_fit_is_unknown_and_the_others_go_on(
+    digits_net: nn.Module, digits: tuple[Tensor, Tensor], results: list[Result]
+) -> None:
+    found = lingraft.verify(digits_net, *digits, eps=EPS, memory=1000, workers=0)
+    reasons = Counter((r.verdict, r.reason) for r in found)
+    assert reasons["unknown", "memory"] > 0
+    assert reasons["falsified", None] > 0
+    for before, now in zip(results, found, strict=True):
+        assert now.verdict in (before.verdict, "unknown")
+
+
+def test_an_exception_is_not_an_answer(
+    digits_net: nn.Module, digits: tuple[Tensor, Tensor], results: list[Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verify_one, calls = Verifier.verify, 0
+
+    def fails_first(self: Verifier, *arguments: Any) -> Result:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ZeroDivisionError("planted")
+        return verify_one(self, *arguments)
+
+    monkeypatch.setattr(Verifier, "verify", fails_first)
+    found = lingraft.verify(digits_net, *(tensor[:6] for tensor in digits), eps=EPS, workers=0)
+    failed = [r for r in found if r.reason == "error"]
+    assert len(failed) == 1
+    assert "ZeroDivisionError: planted" in str(failed[0].error)
+    assert all(now.verdict in (before.verdict, "unknown") for before, now in zip(results, found, strict=False))
+
+
+@pytest.mark.parametrize("what", ["outside", "harmless", "missing"])
+def test_a_witness_that_the_model_does_not_confirm_is_no_answer(
+    digits_net: nn.Module, digits: tuple[Tensor, Tensor], results: list[Result], what: str
+) -> None:
+    i = next(r.index for r in results if r.verdict == "falsified")
+    request = Request(digits_net, *digits, eps=EPS)
+    good = results[i].witness
+    assert good is not None
+    witness = {"outside": good + 1e-6 + 2 * EPS, "harmless": digits[0][i], "missing": None}[what]
+    result = module.checked(request, i, Result("falsified", "attack", witness=witness))
+    assert (result.verdict, result.reason, result.witness) == ("unknown", "numerical", None)
+    assert result.error
+    assert module.checked(request, i, Result("falsified", "attack", witness=good)).verdict == "falsified"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": [0, 10]}, "label 10 of image 1 is out of range"),
+        ({"labels": [0, -1]}, "label -1"),
+        ({"labels": [0]}, r"shape \(2,\)"),
+        ({"labels": torch.eye(2, 10)}, "argmax"),
+        ({"labels": [0.0, 1.0]}, "whole numbers"),
+        ({"labels": None}, "no labels"),
+        ({"eps": -0.1}, "eps is -0.1"),
+        ({"eps": float("nan")}, "eps is nan"),
+        ({"eps": 8}, r"eps is 8, more than the whole pixel range \[0, 1\]"),
+        ({"eps": 300, "clip": (0, 255)}, "eps is 300"),
+        ({"eps": None}, "either eps"),
+        ({"lower": torch.zeros(2, 1, 8, 8), "upper": torch.ones(2, 1, 8, 8)}, "either eps"),
+        ({"eps": None, "lower": torch.zeros(2, 1, 8, 8)}, "both lower and upper"),
+        ({"eps": None, "lower": torch.ones(2, 1, 8, 8), "upper": torch.zeros(2, 1, 8, 8)}, "lower exceeds upper"),
+        ({"eps": None, "lower": torch.zeros(1, 1, 8, 8), "upper": torch.ones(1, 1, 8, 8)}, "one region for each image"),
+        ({"eps": None, "lower": torch.zeros(2, 1, 8, 8), "upper": torch.ones(2, 1, 8, 7)}, "differ in shape"),
+        (
+            {"eps": None, "lower": torch.full((2, 1, 8, 8), torch.nan), "upper": torch.ones(2, 1, 8, 8)},
+            "hold NaN",
+        ),
+        ({"images": torch.full((2, 1, 8, 8), 1.5)}, r"outside the pixel range \[0, 1\]"),
+        ({"images": torch.full((2, 1, 8, 8), torch.nan)}, "NaN"),
+        ({"images": torch.zeros(2, 1, 8, 8, dtype=torch.uint8)}, "floating-point"),
+        ({"images": torch.zeros(2, 1, 9, 9)}, "does not take images"),
+        ({"images": torch.zeros(2, 3, 8, 8)}, r"does not take images of shape \(3, 8, 8\).*channels instead\.$"),
+        ({"images": torch.zeros(1, 8, 8), "labels": [0]}, r"\(N, C, H, W\).*image\[None\]"),
+        ({"images": torch.utils.data.DataLoader([0])}, "ImageSet.of"),
+        ({"images": None}, "no images"),
+        ({"clip": (1.0, 0.0)}, "clip"),
+        ({"timeout": 0}, "time limit"),
+        ({"timeout": float("inf")}, "time limit"),
+        ({"memory": 0}, "memory limit"),
+        ({"workers": -1}, "workers"),
+        ({"constraints": torch.zeros(1, 10)}, "pair"),
+        ({"constraints": (torch.zeros(1, 9), torch.zeros(1))}, r"\(K, 10\)"),
+        ({"constraints": (torch.zeros(2, 10), torch.zeros(1))}, r"\(K, 10\)"),
+        ({"constraints": (torch.full((1, 10), torch.nan), torch.zeros(1))}, "NaN"),
+    ],
+)
+def test_bad_input(digits_net: nn.Module, changes: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"images": torch.zeros(2, 1, 8, 8), "labels": [0, 1], "eps": 0.1, **changes}
+    with pytest.raises(LingraftError, match=message):
+        lingraft.verify(digits_net, **arguments)
+
+
+def test_bad_models() -> None:
+    images = torch.zeros(1, 4)
+    linear = nn.Linear(4, 2)
+    with pytest.raises(LingraftError, match="training mode"):
+        lingraft.verify(linear.train(), images, [0], eps=0.1)
+    broken = nn.Linear(4, 2).eval()
+    broken.weight.data[0, 0] = torch.nan
+    with pytest.raises(LingraftError, match="NaN or infinite weights in 'weight'"):
+        lingraft.verify(broken, images, [0], eps=0.1)
+    with pytest.raises(LingraftError, match="Softmax"):
+        lingraft.verify(nn.Sequential(linear, nn.Softmax(1)).eval(), images, [0], eps=0.1)
+
+
+def test_no_images_give_no_results(digits_net: nn.Module) -> None:
+    assert lingraft.verify(digits_net, torch.zeros(0, 1, 8, 8), [], eps=0.1) == []
+
+
+def test_results_come_as_they_finish_and_can_be_asked_for_singly(
+    digits_net: nn.Module, digits: tuple[Tensor, Tensor], results: list[Result]
+) -> None:
+    request = Request(digits_net, *digits, eps=EPS)
+    found = list(module.verify_each(request, Limits(60, workers=0), which=[7, 3], first=100))
+    assert {r.index for r in found} == {107, 103}
+    assert {r.index: r.verdict for r in found} == {100 + i: results[i].verdict for i in (3, 7)}
+
+
+def test_progress_says_what_was_found(results: list[Result]) -> None:
+    tally = module.Tally(len(results))
+    for result in results:
+        tally.add(result)
+    verified = sum(r.verdict == "verified" for r in results)
+    assert f"verified {verified}, " in str(tally)
+    assert f"VA so far {verified / 40:.1%}" in str(tally)
+
+
+def test_the_public_names() -> None:
+    assert {"verify", "bounds", "Region"} <= set(lingraft.__all__)
+    region = lingraft.Region.ball(torch.full((3,), 0.5), 0.1)
+    (pair,) = lingraft.bounds(nn.Sequential(nn.Linear(3, 2), nn.ReLU()).eval(), region).values()
+    assert pair[0].shape == (2,)
+    assert {"verdict", "seconds", "stage", "witness", "domains", "memory"} <= {f.name for f in fields(Result)}

@@ -1,0 +1,116 @@
+"""What a recipe comes down to: stages that are shared, named by what they depend on."""
+
+from pathlib import Path
+
+import pytest
+
+from lingraft.errors import LingraftError
+from lingraft.work.experiments import make_plan, recipes, scales
+from lingraft.work.experiments.stage import Stage
+
+ROOT = Path("runs")
+
+
+def plan(name: str, scale: str = "laptop", **options: object):
+    return make_plan(name, recipes()[name], scale, scales()[scale], **options)  # type: ignore[arg-type]
+
+
+def keys(*names: str) -> list[set[str]]:
+    return [{stage.key for stage in plan(name).stages} for name in names]
+
+
+def test_a_baseline_is_trained_once_for_all_rows():
+    stages = plan("main", networks=["CNN-B"], rows=["grafting"]).stages
+    trained = [stage for stage in stages if stage.command == "train"]
+    grafted = [stage for stage in stages if stage.command == "graft"]
+    assert len(trained) == 1
+    assert len(grafted) == 4
+    assert all(stage.parent is trained[0] or stage.parent == trained[0] for stage in grafted)
+
+
+def test_tables_share_runs():
+    main, criterion, weights = keys("main", "criterion", "weights")
+    assert len(main & criterion) >= 3  # the baseline, 50 % grafted, and what was measured of it
+    assert len(main & weights) >= 3
+
+
+def test_each_stage_comes_after_what_it_needs():
+    for name in recipes():
+        seen: set[tuple[str, str]] = set()
+        for stage in plan(name, "smoke").stages:
+            assert stage.parent is None or (stage.parent.command, stage.parent.key) in seen
+            seen.add((stage.command, stage.key))
+
+
+def test_a_key_depends_on_every_setting_and_on_the_parent():
+    first = Stage("train", {"epochs": 1, "lr": 0.1}, title="a")
+    same = Stage("train", {"lr": 0.1, "epochs": 1}, title="b")
+    other = Stage("train", {"epochs": 2, "lr": 0.1}, title="a")
+    assert first.key == same.key != other.key
+    assert Stage("graft", {"ratio": 0.5}, first).key != Stage("graft", {"ratio": 0.5}, other).key
+    assert Stage("graft", {"ratio": 0.5}, first).key != Stage("verify", {"ratio": 0.5}, first).key
+
+
+def test_arguments_are_a_command_line():
+    base = Stage("train", {"data": "digits", "model": "digits-cnn"}, title="digits")
+    grafted = Stage("graft", {"ratio": 0.5, "gradual": True, "rescore": False}, base, title="g")
+    folder = grafted.folder(ROOT)
+    assert grafted.arguments(ROOT) == [
+        "graft", str(base.folder(ROOT)), "--ratio", "0.5", "--gradual", "--out", str(folder),
+    ]  # fmt: skip
+    assert Stage("verify", {"images": 3}, grafted).arguments(ROOT) == ["verify", str(folder), "--images", "3"]
+
+
+def test_seeds_make_separate_runs():
+    one, three = plan("zero-gradual", seeds=1), plan("zero-gradual", seeds=3)
+    assert len(three.cells) == 3 * len(one.cells)
+    assert len({cell.run.key for cell in three.cells}) == len(three.cells)
+
+
+def test_a_varied_option_makes_a_row_a_value():
+    values = [cell.value for cell in plan("initialization").cells if cell.row.name == "slope"]
+    assert values == recipes()["initialization"].rows[0].vary.values  # type: ignore[union-attr]
+
+
+def test_a_scale_may_depend_on_data_model_and_method():
+    stages = {stage.title: stage.options for stage in plan("main").stages if stage.command == "graft"}
+    assert stages["conv-big-mnist-grafting-50"]["bound-images"] == 20
+    assert "bound-images" not in stages["cnn-b-cifar10-grafting-50"]
+    trained = {stage.options.get("method"): stage for stage in plan("certified").stages if stage.command == "train"}
+    assert trained["ibp"].options["epochs"] > trained[None].options["epochs"]
+    assert "--lr" in trained[None].arguments(ROOT)
+    assert "--lr" not in trained["ibp"].arguments(ROOT)  # the default of certified training
+
+
+def test_a_recipe_may_verify_less_at_a_scale():
+    usual = {stage.options["images"] for stage in plan("main").stages if stage.command == "verify"}
+    fewer = {stage.options["images"] for stage in plan("certified").stages if stage.command == "verify"}
+    assert max(fewer) < min(usual)
+    paper = {stage.options["images"] for stage in plan("certified", "paper").stages if stage.command == "verify"}
+    assert paper == {scales()["paper"].verify["images"]}
+
+
+def test_nothing_that_fits_is_an_error():
+    with pytest.raises(LingraftError, match="Its networks are"):
+        plan("main", networks=["VGG"])
+    with pytest.raises(LingraftError, match="rows of both kinds"):
+        plan("corners", rows=["Baseline"])
+    with pytest.raises(LingraftError, match="at least 1"):
+        plan("main", seeds=0)
+
+
+def test_the_paper_takes_longer_than_a_laptop():
+    for name in recipes():
+        assert plan(name, "smoke").minutes < plan(name, "laptop").minutes < plan(name, "paper").minutes
+
+
+def test_corner_cases_compare_all_seeds():
+    found = plan("corners")
+    stage = found.stages[-1]
+    assert stage.command == "corners"
+    baselines = [cell.run.folder(ROOT) for cell in found.cells if cell.row.graft is None]
+    grafted = [cell.run.folder(ROOT) for cell in found.cells if cell.row.graft is not None]
+    assert len(baselines) == len(grafted) == recipes()["corners"].corners
+    words = stage.arguments(ROOT)
+    assert words[1 : 1 + len(baselines)] == list(map(str, baselines))
+    assert words[words.index("--against") + 1 :][: len(grafted)] == list(map(str, grafted))

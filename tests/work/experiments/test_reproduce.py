@@ -1,0 +1,114 @@
+"""All recipes at smoke scale, through the command line, on real runs."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from lingraft.errors import LingraftError
+from lingraft.files import read_lines
+from lingraft.work.experiments import Reproduction, make_plan, recipes, scales
+from lingraft.work.experiments.stage import Stage
+
+
+def command(arguments: list[str]) -> None:
+    from lingraft.cli import app
+
+    app(arguments, standalone_mode=False)
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("smoke")
+    command(["reproduce", "all", "--scale", "smoke", "--out", str(folder)])
+    return folder
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_every_recipe_gives_its_files(smoke: Path, name: str):
+    recipe, folder = recipes()[name], smoke / name
+    record = json.loads((folder / "result.json").read_text())
+    assert record["scale"] == "smoke"
+    assert record["versions"]["torch"]
+    assert all(stage["line"].startswith("lingraft ") for stage in record["stages"])
+    text = (folder / "table.md").read_text()
+    assert "scale **smoke**" in text
+    assert (folder / "report.html").stat().st_size > 10_000
+    for result in record["results"]:
+        for column in recipe.columns:
+            if column in ("va", "sa", "ra") and column in result["measured"]:
+                assert 0 <= result["measured"][column]["mean"] <= 100
+    for key in recipe.figures:
+        pictures = list(folder.glob(f"{key}*.svg"))
+        assert pictures, f"{name} has no figure {key}"
+        assert all(picture.read_text().rstrip().endswith("</svg>") for picture in pictures)
+
+
+def test_the_papers_figures_stand_beside_ours(smoke: Path):
+    rows = list(csv.DictReader((smoke / "main" / "table.csv").read_text().splitlines()))
+    found = [row for row in rows if row["row"] == "Grafting 50 %" and row["column"] == "va"]
+    assert [float(row["paper"]) for row in found] == [82.3, 57.8, 50.4, 38.1, 39.12, 28.3]
+    assert {row["scale"] for row in found} == {"smoke"}
+    text = (smoke / "main" / "table.md").read_text()
+    assert "in the paper: ConvBig, MNIST" in text  # digits stand for it, and it is said
+
+
+def test_nothing_is_done_twice(smoke: Path, capsys: pytest.CaptureFixture[str]):
+    lines = read_lines(smoke / "stages.jsonl")
+    assert len({(line["command"], line["key"]) for line in lines}) == len(lines)
+    command(["reproduce", "all", "--scale", "smoke", "--out", str(smoke), "--dry-run"])
+    assert capsys.readouterr().out == ""
+
+
+def test_a_failed_stage_says_which_and_the_next_run_goes_on(tmp_path: Path):
+    plan = make_plan("masks", recipes()["masks"], "smoke", scales()["smoke"])
+    ran: list[str] = []
+
+    def failing(arguments: list[str]) -> None:
+        ran.append(arguments[0])
+        if arguments[0] == "graft" and ran.count("graft") == 1:
+            raise LingraftError("the disk is full")
+        command(arguments)
+
+    reproduction = Reproduction(tmp_path, failing)
+    with pytest.raises(LingraftError, match=r"the disk is full.*lingraft graft .*goes on from here"):
+        reproduction.run(plan, lambda *_: None)
+    assert [stage.command for stage in reproduction.missing(plan)] == ["graft"]
+    reproduction.run(plan, lambda *_: None)
+    assert ran == ["train", "graft", "graft"]
+    assert reproduction.missing(plan) == []
+
+
+def test_a_run_that_was_removed_is_made_again(tmp_path: Path):
+    plan = make_plan("masks", recipes()["masks"], "smoke", scales()["smoke"])
+    reproduction = Reproduction(tmp_path, lambda arguments: None)
+    stage: Stage = plan.stages[0]
+    reproduction.run(plan, lambda *_: None)  # the log says that all is done, but there are no runs
+    assert reproduction.missing(plan) == plan.stages
+    (stage.folder(reproduction.runs)).mkdir(parents=True)
+    (stage.folder(reproduction.runs) / "model.json").write_text("{}")
+    assert stage not in reproduction.missing(plan)
+
+
+def test_several_seeds_give_mean_and_deviation(tmp_path: Path):
+    command(["reproduce", "weights", "--scale", "smoke", "--seeds", "2", "--row", "lines", "--out", str(tmp_path)])
+    result = json.loads((tmp_path / "weights" / "result.json").read_text())["results"][0]["measured"]["sa"]
+    assert len(result["seeds"]) == 2
+    assert result["mean"] == pytest.approx(sum(result["seeds"]) / 2)
+    assert result["deviation"] == pytest.approx(abs(result["seeds"][0] - result["seeds"][1]) / 2**0.5)
+    assert "±" in (tmp_path / "weights" / "table.md").read_text()
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(LingraftError, match="Did you mean 'criterion'"):
+        command(["reproduce", "criterium"])
+    with pytest.raises(LingraftError, match="unknown scale"):
+        command(["reproduce", "main", "--scale", "tiny"])
+
+
+def test_the_list_tells_times(capsys: pytest.CaptureFixture[str]):
+    command(["reproduce", "--list", "--json"])
+    listed = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in listed] == list(recipes())
+    assert all(each["minutes"]["paper"] > 0 for each in listed)

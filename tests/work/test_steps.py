@@ -1,0 +1,220 @@
+"""The public functions on a model and data of the user's own, from training to the report."""
+
+import inspect
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import lingraft
+from lingraft import LingraftError
+from lingraft.data import load
+from lingraft.model.sites import grafted_activations
+from lingraft.runs import Run
+from lingraft.runs.own_images import kept_images
+
+EPS = 0.02
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, stride=2, padding=1)
+        self.hidden = nn.Linear(64, 16)
+        self.out = nn.Linear(16, 10)
+
+    def forward(self, x):
+        x = torch.relu(self.conv(x)).flatten(1)
+        return self.out(torch.relu(self.hidden(x)))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load("digits", "train").take(400)
+
+
+@pytest.fixture(scope="module")
+def test_images():
+    return load("digits", "test").take(60)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory, data, test_images):
+    """Both models and their runs, after everything was done."""
+    folder = tmp_path_factory.mktemp("story")
+    plain, grafted = folder / "plain", folder / "grafted"
+    torch.manual_seed(0)
+    model = lingraft.train(Net(), data, eps=EPS, epochs=5, batch=16, lr=0.05, run=plain)
+    scores = lingraft.score(model, data, eps=EPS, images=100, bound_images=10)
+    linear = lingraft.graft(model, lingraft.select(scores, 0.5))
+    linear = lingraft.train(linear, data, eps=EPS, epochs=1, batch=32, run=grafted, parent=plain)
+    few = test_images.take(8)
+    for net, run in ((model, plain), (linear, grafted)):
+        lingraft.evaluate(net, test_images, eps=EPS, steps=5, restarts=1, run=run)
+        lingraft.verify(net, few.pixels(), few.labels, eps=EPS, timeout=5, workers=0, run=run)
+    return {"models": (model, linear), "runs": (plain, grafted)}
+
+
+def test_the_grafted_model_has_the_share_of_lines_that_was_asked_for(story):
+    sites = grafted_activations(story["models"][1]).values()
+    assert sum(site.grafted for site in sites) == round(0.5 * (64 + 16))
+    description = Run(story["runs"][1]).describe()
+    assert description.parent == str(story["runs"][0])
+    assert sum(site.grafted for site in description.grafted) == 40
+
+
+def test_a_run_gives_back_the_model_it_keeps(story, test_images):
+    for model, run in zip(story["models"], story["runs"], strict=True):
+        loaded = lingraft.load(run, model=Net())
+        assert torch.equal(loaded(test_images.pixels()), model(test_images.pixels()))
+
+
+def test_verdicts_and_figures_are_kept_and_used_again(story, test_images):
+    run, model, few = Run(story["runs"][0]), story["models"][0], test_images.take(8)
+    before = run.verdicts_path.read_bytes()
+    again = lingraft.verify(model, few.pixels(), few.labels, eps=EPS, timeout=5, workers=0, run=run)
+    assert run.verdicts_path.read_bytes() == before
+    (figures,) = run.summary()["verification"].values()
+    assert figures["verified"] == sum(result.verdict == "verified" for result in again) > 0
+    fresh = lingraft.verify(model, few.pixels(), few.labels, eps=EPS, timeout=5, workers=0)
+    assert [r.verdict for r in fresh] == [r.verdict for r in again]
+
+
+def test_more_images_are_added_to_those_that_a_run_has_verdicts_about(tmp_path, test_images):
+    torch.manual_seed(0)
+    model, pixels, labels = Net().eval(), test_images.pixels(), test_images.labels
+    run = lingraft.save(model, tmp_path / "mine", (1, 8, 8))
+
+    def ask(which: slice) -> list[int]:
+        results = lingraft.verify(model, pixels[which], labels[which], eps=0.001, timeout=5, workers=0, run=run)
+        assert [result.label for result in results] == labels[which].tolist()
+        return [result.index for result in results]
+
+    assert ask(slice(0, 3)) == [0, 1, 2]
+    assert ask(slice(0, 5)) == [0, 1, 2, 3, 4], "goes on from those that are there"
+    assert ask(slice(10, 12)) == [5, 6], "others come behind them"
+    assert ask(slice(1, 3)) == [1, 2], "a part keeps its numbers"
+    assert len(run.verdicts_path.read_text().splitlines()) == 7, "no image is done twice"
+    row = lingraft.write_report([run], tmp_path / "table.csv").read_text().splitlines()[1]
+    assert ",7," in row
+
+
+def test_a_run_that_names_images_outside_of_it_is_not_trusted(tmp_path):
+    with pytest.raises(LingraftError, match="outside of it"):
+        kept_images(Run(tmp_path), "../../secret")
+
+
+def test_the_report_shows_the_images_of_the_user(story, tmp_path):
+    page = lingraft.write_report(story["runs"], tmp_path / "report.html").read_text()
+    table = lingraft.write_report(story["runs"], tmp_path / "table.csv").read_text()
+    assert page.count("data:image/png") >= 8
+    assert len(table.splitlines()) == 3
+    assert "–" not in table.splitlines()[1].split(",")[5]  # SA was measured on the same data
+
+
+def test_training_again_changes_nothing_but_other_data_are_refused(story, data):
+    run, model = story["runs"][0], story["models"][0]
+    again = lingraft.train(Net(), data, eps=EPS, epochs=5, batch=16, lr=0.05, run=run)
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), model.parameters(), strict=True))
+    with pytest.raises(LingraftError, match="other settings"):
+        lingraft.train(Net(), data.take(399), eps=EPS, epochs=5, batch=16, lr=0.05, run=run)
+    with pytest.raises(LingraftError, match="other settings"):
+        lingraft.train(Net(), data, data.take(50), eps=EPS, epochs=5, batch=16, lr=0.05, run=run)
+
+
+def test_training_goes_on_with_the_same_grafted_neurons_only(story, data):
+    (model, linear), run = story["models"], story["runs"][1]
+    how = {"eps": EPS, "epochs": 1, "batch": 32, "run": run, "parent": story["runs"][0]}
+    same = {name: site.mask for name, site in grafted_activations(linear).items()}
+    again = lingraft.train(lingraft.graft(model, same), data, **how)
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), linear.parameters(), strict=True))
+    other = {name: ~mask for name, mask in same.items()}
+    with pytest.raises(LingraftError, match=r"other settings \(mask"):
+        lingraft.train(lingraft.graft(model, other), data, **how)
+
+
+def test_a_run_keeps_nothing_of_another_model(story, test_images):
+    torch.manual_seed(1)
+    other, few = Net().eval(), test_images.take(2)
+    with pytest.raises(LingraftError, match="another model"):
+        lingraft.verify(other, few.pixels(), few.labels, eps=EPS, run=story["runs"][0])
+    with pytest.raises(LingraftError, match="another model"):
+        lingraft.evaluate(other, few, eps=EPS, run=story["runs"][0])
+    boxes = {"lower": few.pixels(), "upper": few.pixels()}
+    with pytest.raises(LingraftError, match="within eps"):
+        lingraft.verify(story["models"][0], None, few.labels, **boxes, run=story["runs"][0])
+
+
+def test_save_keeps_a_model_that_was_trained_elsewhere(tmp_path, test_images):
+    torch.manual_seed(0)
+    model, few = Net().eval(), test_images.take(4)
+    run = lingraft.save(model, tmp_path / "mine", (1, 8, 8), eps=0.01)
+    assert run.describe().classes == 10
+    lingraft.verify(model, few.pixels(), few.labels, eps=0.01, timeout=5, workers=0, run=run)
+    assert len(run.verdicts_path.read_text().splitlines()) == 4
+    assert json.loads((tmp_path / "mine" / "model.json").read_text())["eps"] == 0.01
+    with pytest.raises(LingraftError, match="holds a model already"):
+        lingraft.save(model, tmp_path / "mine", (1, 8, 8))
+
+
+def test_a_score_of_ones_own(data):
+    class First:
+        def score(self, model, images):
+            return {s.name: torch.arange(s.neurons).double().view(s.shape) for s in lingraft.sites(model, (1, 8, 8))}
+
+    scores = lingraft.score(Net(), data, eps=0.0, significance=First(), bounds="intervals", bound_images=2)
+    mask = lingraft.select(scores, 0.1, gammas=(0.0,))
+    assert scores.facts["significance"] == "First"
+    assert [int(m.flatten()[:4].sum()) for m in mask.values()] == [4, 4]  # the neurons that score least
+
+
+def test_a_score_that_forgets_a_site_is_refused(data):
+    class Short:
+        def score(self, model, images):
+            return {}
+
+    with pytest.raises(LingraftError, match="sites and shapes"):
+        lingraft.score(Net(), data, eps=EPS, significance=Short())
+
+
+def test_a_model_that_gives_two_things_is_refused(data, tmp_path):
+    class Two(Net):
+        def forward(self, x):
+            return super().forward(x), x
+
+    with pytest.raises(LingraftError, match=r"logits \(N, classes\), not a tuple"):
+        lingraft.train(Two(), data, eps=EPS, run=tmp_path / "run")
+
+
+def test_a_class_and_text_are_refused(data, tmp_path):
+    with pytest.raises(LingraftError, match="made by calling its class"):
+        lingraft.train(nn.Flatten, data, eps=0.1, run=tmp_path / "run")
+    with pytest.raises(LingraftError, match="8/255 without quotes"):
+        lingraft.train(Net(), data, eps="8/255", run=tmp_path / "run")
+
+
+def test_line_lr_of_a_plain_model_is_refused(data, tmp_path):
+    with pytest.raises(LingraftError, match="line_lr"):
+        lingraft.train(Net(), data, eps=EPS, run=tmp_path, line_lr=0.1)
+
+
+def test_certified_training_has_settings_of_its_own(data, tmp_path):
+    torch.manual_seed(0)
+    lingraft.train(Net(), data.take(100), eps=0.01, epochs=1, run=tmp_path / "run", method="ibp")
+    settings = Run(tmp_path / "run").summary()["training"]["settings"]
+    assert (settings["optimizer"], settings["lr"], settings["schedule"]) == ("adam", 0.002, "one-cycle")
+
+
+@pytest.mark.parametrize("name", sorted(set(lingraft.__all__) - {"__version__", "LingraftError"}))
+def test_every_public_name_is_there_documented_and_typed(name):
+    public = getattr(lingraft, name)
+    assert inspect.getdoc(public)
+    signature = inspect.signature(public)
+    assert all(p.annotation is not inspect.Parameter.empty for p in signature.parameters.values())
+
+
+def test_names_are_the_ones_that_type_checkers_see():
+    source = inspect.getsource(lingraft)
+    declared = {line.split(" as ")[1] for line in source.splitlines() if line.startswith("    from ")}
+    assert declared == set(lingraft.__all__) - {"__version__", "LingraftError"}
