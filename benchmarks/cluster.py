@@ -27,6 +27,7 @@ from lingraft import load_onnx
 from lingraft.cli.options import parse_images
 from lingraft.errors import LingraftError
 from lingraft.pool.images import verify_each
+from lingraft.pool.place import Place
 from lingraft.pool.ray.connection import LOCAL, connected
 from lingraft.pool.ray.ray_workers import Actor
 from lingraft.solver.request import Limits, Request
@@ -108,7 +109,7 @@ def run(requests: list[tuple[str, Request, list[int]]], workers: int, limit: flo
     begun = time.monotonic()
     for name, request, numbers in requests:
         with CpuTimes() as cpu:
-            for result in verify_each(request, Limits(limit, workers=workers, ray=LOCAL), numbers):
+            for result in verify_each(request, Limits(limit), Place(workers, LOCAL), numbers):
                 verdicts[f"{name} {result.index}"] = " ".join(
                     filter(None, (result.verdict, result.reason, result.error))
                 )

@@ -15,6 +15,7 @@ from lingraft.checker.onnx_reader import load_network
 from lingraft.data import load
 from lingraft.formats.certificate_writer import claim_of_image
 from lingraft.pool.images import verify_each
+from lingraft.pool.place import HERE
 from lingraft.solver.request import Limits, Request
 from lingraft.work.certify import Certifier
 
@@ -38,7 +39,7 @@ def main(path: Path | None) -> None:
     test = load("digits", "test").take(8)
     request = Request(network, test.pixels(), test.labels, eps=EPS)
     certifier = Certifier(path, Path("proofs"), checks=False)
-    for result in verify_each(request, Limits(timeout=5, workers=0, prove=True)):
+    for result in verify_each(request, Limits(timeout=5, prove=True), HERE):
         print(f"image {result.index}: {result.verdict} by {result.stage} in {result.seconds:.2f} s")
         if result.verdict == "verified":
             claim = claim_of_image(request, result.index, {"data": "digits", "index": result.index})

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import lingraft.solver.request
+import lingraft.pool.place
 from lingraft.cli import app
 from lingraft.cli.ray_option import ADDRESS
 from lingraft.errors import LingraftError
-from lingraft.solver.request import Limits
+from lingraft.pool.place import Place
 
 
 @pytest.mark.parametrize("text", ["auto", "local", "10.0.0.1:6379", "head:6379", "ray://head:10001"])
@@ -39,11 +39,11 @@ def test_ray_is_for_runs_only(tmp_path: Path) -> None:
 
 
 def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lingraft.solver.request, "find_spec", lambda name: None)
+    monkeypatch.setattr(lingraft.pool.place, "find_spec", lambda name: None)
     with pytest.raises(LingraftError, match=r"pip install 'lingraft\[ray\]'"):
-        Limits(ray="auto")
+        Place(ray="auto")
 
 
 def test_there_must_be_a_worker() -> None:
     with pytest.raises(LingraftError, match="at least one worker"):
-        Limits(workers=0, ray="auto")
+        Place(0, "auto")

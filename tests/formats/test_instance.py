@@ -23,7 +23,7 @@ from lingraft.formats.vnnlib import Box, Conjunction, Property
 from lingraft.solver.request import Limits
 from lingraft.work.vnncomp.instance import Instance, margins
 
-LIMITS = Limits(30.0, workers=0)
+LIMITS = Limits(30.0)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_time_is_shared_and_then_over(network) -> None:
     easy = box([0] * 20, [0.001] * 20, unsafe([1, -1, 12]))
     instance = Instance(net, Property([hard, easy, hard]))
     advanced: list[int] = []
-    answer = instance.answer(Limits(1.5, workers=0), advance=lambda *_: advanced.append(1))
+    answer = instance.answer(Limits(1.5), advance=lambda *_: advanced.append(1))
     assert (answer.word, answer.reason) == ("timeout", "time")
     assert len(advanced) == 1, "the easy one is decided though the first is not"
     assert answer.seconds < 4

@@ -21,6 +21,7 @@ from lingraft.formats.certificate_writer import claim_of_image
 from lingraft.formats.onnx_export import export_onnx
 from lingraft.formats.onnx_import import load_onnx
 from lingraft.pool.images import verify_each
+from lingraft.pool.place import HERE
 from lingraft.solver.request import Limits, Request
 from lingraft.work.certify import Certifier
 
@@ -230,7 +231,7 @@ def proven(good: Path) -> Path:
         image = torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(0))
         label = model(image).argmax(1)
     request = Request(model, image, label, eps=0.02)
-    (result,) = verify_each(request, Limits(20.0, workers=0, prove=True))
+    (result,) = verify_each(request, Limits(20.0, prove=True), HERE)
     assert result.verdict == "verified"
     certifier = Certifier(good, good.parent, True)
     certifier.add("image", claim_of_image(request, 0, {}), result, request.network)

@@ -54,7 +54,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.add_to_summary("evaluation", {"digits pgd": {**attacked, "images_sa": 8, "attack": "PGD-2", "seconds": 1.0}})
     test = load_data("digits", "test").take(4)
     request = Request(model, test.pixels(), test.labels, eps=0.1)
-    limits = Limits(5.0, workers=0)
+    limits = Limits(5.0)
     verdicts, results = Verdicts(run, "digits", request, limits), []
     for result in verify_each(request, limits):
         verdicts.keep(result)

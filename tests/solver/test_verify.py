@@ -12,9 +12,12 @@ from torch import Tensor, nn
 import lingraft
 from lingraft import LingraftError
 from lingraft.data import load
+from lingraft.pool.images import verify_each
+from lingraft.pool.place import HERE
+from lingraft.solver.confirmation import checked
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Result, Verifier
-from lingraft.work import verify as module
+from lingraft.work.verify import Tally
 
 EPS = 0.08
 
@@ -209,10 +212,10 @@ def test_a_witness_that_the_model_does_not_confirm_is_no_answer(
     good = results[i].witness
     assert good is not None
     witness = {"outside": good + 1e-6 + 2 * EPS, "harmless": digits[0][i], "missing": None}[what]
-    result = module.checked(request, i, Result("falsified", "attack", witness=witness))
+    result = checked(request, i, Result("falsified", "attack", witness=witness))
     assert (result.verdict, result.reason, result.witness) == ("unknown", "numerical", None)
     assert result.error
-    assert module.checked(request, i, Result("falsified", "attack", witness=good)).verdict == "falsified"
+    assert checked(request, i, Result("falsified", "attack", witness=good)).verdict == "falsified"
 
 
 @pytest.mark.parametrize(
@@ -284,13 +287,13 @@ def test_results_come_as_they_finish_and_can_be_asked_for_singly(
     digits_net: nn.Module, digits: tuple[Tensor, Tensor], results: list[Result]
 ) -> None:
     request = Request(digits_net, *digits, eps=EPS)
-    found = list(module.verify_each(request, Limits(60, workers=0), which=[7, 3], first=100))
+    found = list(verify_each(request, Limits(60), HERE, which=[7, 3], indices=range(100, 100 + len(request))))
     assert {r.index for r in found} == {107, 103}
     assert {r.index: r.verdict for r in found} == {100 + i: results[i].verdict for i in (3, 7)}
 
 
 def test_progress_says_what_was_found(results: list[Result]) -> None:
-    tally = module.Tally(len(results))
+    tally = Tally(len(results))
     for result in results:
         tally.add(result)
     verified = sum(r.verdict == "verified" for r in results)

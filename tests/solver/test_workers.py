@@ -17,6 +17,7 @@ from lingraft.pool import workers
 from lingraft.pool.answerer import setup_of
 from lingraft.pool.crew import Crew
 from lingraft.pool.images import verify_each
+from lingraft.pool.place import HERE, Place
 from lingraft.pool.workers import Processes, ProcessWorker
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Problem, Result
@@ -50,7 +51,7 @@ def request_(digits_net: nn.Module, digits: tuple[Tensor, Tensor]) -> Request:
 
 @pytest.fixture(scope="module")
 def expected(request_: Request) -> list[str]:
-    found = {result.index: result.verdict for result in verify_each(request_, Limits(60, workers=0))}
+    found = {result.index: result.verdict for result in verify_each(request_, Limits(60), HERE)}
     return [found[i] for i in range(len(request_))]
 
 
@@ -105,7 +106,7 @@ def test_two_processes_give_what_this_one_gives(
 def test_a_killed_worker_costs_nothing_but_time(request_: Request, expected: list[str]) -> None:
     found: dict[int, Result] = {}
     killed: set[int] = set()
-    for result in verify_each(request_, Limits(60, workers=2)):
+    for result in verify_each(request_, Limits(60), Place(2)):
         found[result.index] = result
         if result.verdict != "misclassified" and not killed:
             killed.update(workers_of(os.getpid()))
@@ -180,14 +181,14 @@ def test_a_worker_that_hangs_is_ended_in_time(request_: Request, expected: list[
 def test_processes_that_do_not_start_are_an_error(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers.sys, "executable", "/bin/false")
     with pytest.raises(lingraft.LingraftError, match="do not start"):
-        list(verify_each(request_, Limits(60, workers=2)))
+        list(verify_each(request_, Limits(60), Place(2)))
     monkeypatch.setattr(workers.sys, "executable", "/no/such/python")
     with pytest.raises(lingraft.LingraftError, match="cannot start a process"):
-        list(verify_each(request_, Limits(60, workers=2)))
+        list(verify_each(request_, Limits(60), Place(2)))
 
 
 def test_stopping_early_ends_the_workers(request_: Request) -> None:
-    results: Iterator[Result] = verify_each(request_, Limits(60, workers=2))
+    results: Iterator[Result] = verify_each(request_, Limits(60), Place(2))
     for result in results:
         if result.verdict != "misclassified":
             break

@@ -68,7 +68,7 @@ def compare(
     from lingraft.work.vnncomp.tool_runner import ToolRunner
 
     description = Run(folder).describe()
-    limits = Limits(timeout, workers=1)
+    limits = Limits(timeout)
     radius, which = description.radius(None if eps is None else parse_eps(eps)), parse_images(images)
     other, command = find_tool(against, tool)
     form = form or other.form
@@ -94,7 +94,7 @@ def compare(
         )
     entries = read_instances(place)
     ours = AnswerLog(place / "lingraft", folder.resolve().name, entries, {"version": lingraft.__version__})
-    decide_all(ours, limits)
+    decide_all(ours, limits, workers=1)
     their_entries = [replace(entry, network=their_network) for entry in entries]
     theirs = AnswerLog(place / other.name, folder.resolve().name, their_entries, {"command": command})
     complete(theirs, [lambda: ToolRunner(other, command)], other.name)

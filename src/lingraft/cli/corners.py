@@ -76,6 +76,7 @@ def corners(
     from lingraft.cli.holding import hold
     from lingraft.device import resolve_device
     from lingraft.files import write_json
+    from lingraft.pool.place import Place
     from lingraft.progress import console
     from lingraft.runs import Run
     from lingraft.solver.budget import GIB
@@ -83,7 +84,7 @@ def corners(
     from lingraft.work.corners import study_corners
 
     plain, grafted = ([Run(folder) for folder in folders] for folders in (baselines, against))
-    limits = Limits(timeout, None if memory is None else memory * GIB, workers, seed=seed)
+    limits = Limits(timeout, None if memory is None else memory * GIB, seed=seed)
     where = resolve_device(device)
     radius = None if eps is None else parse_eps(eps)
     verified = [run for side in (plain, grafted) for run in (side if every_run else side[:1]) if verify or regular]
@@ -108,6 +109,7 @@ def corners(
         regular=regular,
         every_run=every_run,
         limits=limits,
+        place=Place(workers),
         device=where,
     )
     path = out or grafted[0].path / "corners" / "corners.json"

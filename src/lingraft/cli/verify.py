@@ -84,7 +84,7 @@ def verify(
         if onnx is None or vnnlib is None or given:
             extra = f", without {', '.join(given)}" if given else ""
             raise LingraftError(f"give --onnx and --vnnlib together{extra}, or a run folder instead of them.")
-        limits = _limits(timeout, memory, 0, double, seed, certificates is not None or check, None)
+        limits = _limits(timeout, memory, double, seed, certificates is not None or check)
         _verify_instance(onnx, vnnlib, limits, device, started, certificates, check, as_json)
     if folder is None:
         raise LingraftError("nothing to verify. Give a run folder, or --onnx FILE and --vnnlib FILE.")
@@ -92,6 +92,7 @@ def verify(
     from lingraft.data import load as load_data
     from lingraft.device import resolve_device
     from lingraft.pool.images import verify_each
+    from lingraft.pool.place import Place
     from lingraft.progress import progress
     from lingraft.runs import Run, load
     from lingraft.runs.summary import summarize
@@ -104,7 +105,8 @@ def verify(
     radius = description.radius(None if eps is None else parse_eps(eps))
     data = description.data_set(data)
     certificates = run.path / "certificates" if check and certificates is None else certificates
-    limits = _limits(timeout, memory, workers, double, seed, certificates is not None, ray)
+    limits = _limits(timeout, memory, double, seed, certificates is not None)
+    place = Place(workers, ray)
     hold(run.path)  # before the weights are read: verdicts name them by the file
     model = load(run, device=resolve_device(device))
     test = load_data(data, "test")
@@ -125,7 +127,7 @@ def verify(
             tally.add(result)
         advance(len(results), str(tally))
         left = [i for i in range(len(chosen)) if i not in results]
-        for result in verify_each(request, limits, left, which.start):
+        for result in verify_each(request, limits, place, left, which):
             verdicts.keep(result)
             if certified:
                 certified.add(result)
@@ -197,19 +199,11 @@ def _print_certified(tally: "Certificates", verified: int, check: bool) -> None:
         console.print(printable(f"{name}: {reason}"), markup=False)
 
 
-def _limits(
-    timeout: float,
-    memory: float | None,
-    workers: int | None,
-    double: bool,
-    seed: int,
-    prove: bool,
-    ray: str | None,
-) -> "Limits":
+def _limits(timeout: float, memory: float | None, double: bool, seed: int, prove: bool) -> "Limits":
     from lingraft.solver.budget import GIB
     from lingraft.solver.request import Limits
 
-    return Limits(timeout, None if memory is None else memory * GIB, workers, double, seed, prove, ray)
+    return Limits(timeout, None if memory is None else memory * GIB, double, seed, prove)
 
 
 def _verify_instance(

@@ -45,15 +45,13 @@ def vnncomp(
     from lingraft.work.vnncomp.answer_log import AnswerLog
     from lingraft.work.vnncomp.run_benchmark import decide_all
 
-    limits = Limits(
-        1.0 if timeout is None else timeout, None if memory is None else memory * GIB, workers, double, seed
-    )
+    limits = Limits(1.0 if timeout is None else timeout, None if memory is None else memory * GIB, double, seed)
     entries = read_instances(folder)
     if timeout is not None:
         entries = [replace(entry, timeout=timeout) for entry in entries]
     log = AnswerLog(out or folder / "results", folder.resolve().name, entries, {"double": double, "seed": seed})
     hold(log.folder)
-    decide_all(log, limits)
+    decide_all(log, limits, workers)
     figures = _figures(log)
     if as_json:
         print_json(figures)

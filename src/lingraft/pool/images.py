@@ -7,6 +7,7 @@ import torch
 
 from lingraft.pool.answerer import decide, setup_of
 from lingraft.pool.crew import Ask, Crew
+from lingraft.pool.place import ANYWHERE, Place
 from lingraft.pool.workers import Processes
 from lingraft.solver.budget import free_memory, usable_cores
 from lingraft.solver.confirmation import checked
@@ -21,12 +22,18 @@ FORWARD_BATCH = 64
 
 
 def verify_each(
-    request: Request, limits: Limits, which: Sequence[int] | None = None, first: int = 0
+    request: Request,
+    limits: Limits,
+    place: Place = ANYWHERE,
+    which: Sequence[int] | None = None,
+    indices: Sequence[int] | None = None,
 ) -> Iterator[Result]:
-    """Results of the images `which` (default: all), as they finish; `first` is added to their index.
+    """Results of the images `which` (default: all) of the request, as they finish.
 
-    The index also goes into the seed, so that an image gets the same treatment whatever else is asked.
+    `indices` are the indices that all images of the request have where they come from (default: 0, 1 …). They go into
+    the results and into the seeds, so that an image gets the same treatment whatever else is asked.
     """
+    indices = range(len(request)) if indices is None else indices
     numbers = list(range(len(request)) if which is None else which)
     open_: list[int] = []
     for start in range(0, len(numbers), FORWARD_BATCH):
@@ -39,22 +46,24 @@ def verify_each(
                 open_.append(i)
             else:
                 wrong = Result("misclassified", "forward", seconds=seconds, neurons=request.network.neurons)
-                yield _named(request, i, first, wrong)
+                yield _named(request, i, indices[i], wrong)
 
     def ask(i: int) -> tuple[Problem, int]:
-        return request.problem(i), limits.seed * 1_000_003 + first + i
+        return request.problem(i), limits.seed * 1_000_003 + indices[i]
 
-    for i, result in _answers(request, limits, open_, ask):
-        yield _named(request, i, first, checked(request, i, result))
+    for i, result in _answers(request, limits, place, open_, ask):
+        yield _named(request, i, indices[i], checked(request, i, result))
 
 
-def _answers(request: Request, limits: Limits, numbers: list[int], ask: Ask) -> Iterator[tuple[int, Result]]:
-    """Results of some images as they finish, from wherever the limits say that the work is done."""
-    if limits.ray is not None:
+def _answers(
+    request: Request, limits: Limits, place: Place, numbers: list[int], ask: Ask
+) -> Iterator[tuple[int, Result]]:
+    """Results of some images as they finish, from wherever the work is done."""
+    if place.ray is not None:
         from lingraft.pool.ray.answers import answers_of_ray
 
-        return answers_of_ray(request, limits, numbers, ask)
-    workers = _processes(limits.workers, len(numbers), request.device)
+        return answers_of_ray(request, limits, place, numbers, ask)
+    workers = _processes(place.workers, len(numbers), request.device)
     memory = MEMORY_SHARE * free_memory() if limits.memory is None else limits.memory
     if workers:
         staff = Processes(setup_of(request.network, limits), workers, memory)
@@ -82,9 +91,9 @@ def _processes(wanted: int | None, images: int, device: torch.device) -> int:
     return min(wanted, images)
 
 
-def _named(request: Request, i: int, first: int, result: Result) -> Result:
+def _named(request: Request, i: int, index: int, result: Result) -> Result:
     """Say which image the result is about."""
-    result.index, result.eps, result.against = first + i, request.eps, request.against(i)
+    result.index, result.eps, result.against = index, request.eps, request.against(i)
     result.label = None if request.labels is None else request.labels[i]
     result.neurons = request.network.neurons
     return result

@@ -16,6 +16,7 @@ FORMAT = 1
 #: More numbers than an image, or the neurons of a layer, of any network that can be verified.
 LARGEST = 1 << 26
 
+
 def _fits(shape: tuple[int, ...]) -> tuple[int, ...]:
     if not shape or min(shape) < 1 or math.prod(shape) > LARGEST:
         raise ValueError(f"{shape} is not the shape of an image or a layer")

@@ -19,11 +19,11 @@ from torch import Tensor
 from lingraft.errors import LingraftError
 from lingraft.files import append_line, read_lines
 from lingraft.runs import Run, load_tensors, save_tensors
+from lingraft.runs.summary import VERDICTS
+from lingraft.solver.confirmation import checked
 from lingraft.solver.digest import digest_network, digest_question
 from lingraft.solver.request import Limits, Request
-from lingraft.runs.summary import VERDICTS
 from lingraft.solver.verifier import Result
-from lingraft.solver.confirmation import checked
 
 #: Reasons of unknown that more time, or nothing, would change; the others (crashed, error) are worth another try.
 LASTING = ("time", "memory", "numerical")

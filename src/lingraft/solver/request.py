@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -22,31 +21,19 @@ Constraints = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Limits:
-    """What one image may cost, and how the work is done; see `lingraft.verify`. `prove` keeps proofs in the results.
-
-    With `ray`, the address of a Ray cluster, `workers` are actors there and `memory` is that of each node.
-    """
+    """What one image may cost, and how it is verified; see `lingraft.verify`. `prove` keeps proofs in the results."""
 
     timeout: float = 300.0
     memory: float | None = None
-    workers: int | None = None
     double: bool = False
     seed: int = 0
     prove: bool = False
-    ray: str | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.timeout) and self.timeout > 0):
             raise LingraftError(f"the time limit must be a number of seconds above 0, not {self.timeout}.")
         if self.memory is not None and not self.memory > 0:
             raise LingraftError(f"the memory limit must be above 0, not {self.memory}.")
-        if self.workers is not None and (not isinstance(self.workers, int) or self.workers < 0):
-            raise LingraftError(f"workers must be 0 (in this process) or a number of processes, not {self.workers}.")
-        if self.ray is not None:
-            if self.workers == 0:
-                raise LingraftError("on Ray there must be at least one worker. Leave workers out for one a CPU.")
-            if find_spec("ray") is None:
-                raise LingraftError("Ray is not installed. Use pip install 'lingraft[ray]', here and on every node.")
 
 
 class Request:

@@ -15,6 +15,7 @@ from lingraft.attack.evaluation import Attack, evaluate
 from lingraft.data import DATASETS, ImageSet, load
 from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, graft_and_tune, score
 from lingraft.model import zoo
+from lingraft.pool.place import ANYWHERE
 from lingraft.randomness import derive_generator
 from lingraft.report import write_report
 from lingraft.report.figures import save_figure
@@ -146,7 +147,7 @@ def measure(run: Run, model: nn.Module, test: ImageSet, seed: int, device: torch
     request = Request(model.eval(), few.pixels(), few.labels, eps=EPS)
     run.verdicts_path.unlink(missing_ok=True)
     results: list[Result] = []
-    verify_and_keep(run, request, limits, results.append)
+    verify_and_keep(run, request, limits, ANYWHERE, results.append)
     figures = summarize(results, TIMEOUT).as_dict()
     return {**result.as_dict(), "verification": figures}
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from lingraft.errors import LingraftError
 from lingraft.pool.images import verify_each
+from lingraft.pool.place import Place
 from lingraft.runs import Run, load_tensors
 from lingraft.runs.lock import held
 from lingraft.runs.own_images import place_of
@@ -17,7 +18,9 @@ from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Result
 
 
-def verify_and_keep(run: str | Path | Run, request: Request, limits: Limits, seen: Callable[[Result], None]) -> None:
+def verify_and_keep(
+    run: str | Path | Run, request: Request, limits: Limits, place: Place, seen: Callable[[Result], None]
+) -> None:
     """Find the verdicts that the run does not hold yet; `seen` is called with all of them.
 
     Verdicts, witnesses and figures go to the run, and images of the user's own too, for the report. The index of a
@@ -33,7 +36,8 @@ def verify_and_keep(run: str | Path | Run, request: Request, limits: Limits, see
         results = verdicts.known()
         for result in results.values():
             seen(result)
-        for result in verify_each(request, limits, [i for i in range(len(request)) if i not in results], first):
+        left, indices = [i for i in range(len(request)) if i not in results], range(first, first + len(request))
+        for result in verify_each(request, limits, place, left, indices):
             verdicts.keep(result)
             results[result.index - first] = result
             seen(result)

@@ -31,6 +31,7 @@ from lingraft.grafting.fine_tuning import graft_and_tune
 from lingraft.grafting.scores import Scores
 from lingraft.model.surgery import masks
 from lingraft.pool.images import verify_each
+from lingraft.pool.place import Place
 from lingraft.progress import progress
 from lingraft.runs import ModelDescription, Run
 from lingraft.runs.summary import summarize
@@ -59,7 +60,8 @@ class SearchConfig:
             raise LingraftError(f"the standard accuracy to keep must lie between 0 and 1, not {self.min_sa}.")
         if min(self.epochs, self.images) < 1:
             raise LingraftError("the search needs at least 1 epoch and 1 image for each candidate.")
-        Limits(self.timeout, workers=self.workers)
+        Limits(self.timeout)
+        Place(self.workers)
 
 
 class Search:
@@ -155,13 +157,13 @@ class Search:
         """Shares of the first validation images that are verified and undecided; verdicts are kept in the run."""
         few = self.validation.take(min(self.wanted.images, len(self.validation)))
         request = Request(model, few.pixels(), few.labels, eps=self.config.eps)
-        limits = Limits(self.wanted.timeout, workers=self.wanted.workers, seed=self.config.seed)
+        limits = Limits(self.wanted.timeout, seed=self.config.seed)
         verdicts = Verdicts(run, "validation", request, limits)
         results = verdicts.known()
         left = [i for i in range(len(few)) if i not in results]
         with progress(what, len(few)) as advance:
             advance(len(results))
-            for result in verify_each(request, limits, left):
+            for result in verify_each(request, limits, Place(self.wanted.workers), left):
                 verdicts.keep(result)
                 results[result.index] = result
                 advance()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from lingraft.pool.images import verify_each
+from lingraft.pool.place import Place
 from lingraft.progress import progress as show
 from lingraft.solver.request import Constraints, Limits, Request
 from lingraft.solver.verifier import Result
@@ -61,7 +62,8 @@ def verify(
     Results come in the order of the images. The model must be in eval mode; see docs/verification.md for what a
     verdict promises.
     """
-    limits = Limits(timeout, memory, workers, double, seed, ray=ray)
+    limits = Limits(timeout, memory, double, seed)
+    place = Place(workers, ray)
     request = Request(model, images, labels, eps=eps, lower=lower, upper=upper, clip=clip, constraints=constraints)
     results: dict[int, Result] = {}
     tally = Tally(len(request))
@@ -74,9 +76,9 @@ def verify(
                 advance(1, str(tally))
 
         if run is not None:
-            verify_and_keep(run, request, limits, seen)
+            verify_and_keep(run, request, limits, place, seen)
         else:
-            for result in verify_each(request, limits):
+            for result in verify_each(request, limits, place):
                 seen(result)
     return [results[i] for i in sorted(results)]
 

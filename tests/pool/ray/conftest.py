@@ -8,6 +8,7 @@ from torch import nn
 
 from lingraft.data import load
 from lingraft.pool.images import verify_each
+from lingraft.pool.place import HERE
 from lingraft.pool.ray.connection import LOCAL, connected
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Result
@@ -28,5 +29,5 @@ def request_(digits_net: nn.Module) -> Request:
 @pytest.fixture(scope="session")
 def expected(request_: Request) -> list[Result]:
     """The results of a single process."""
-    found = {result.index: result for result in verify_each(request_, Limits(600, workers=0))}
+    found = {result.index: result for result in verify_each(request_, Limits(600), HERE)}
     return [found[i] for i in range(len(request_))]

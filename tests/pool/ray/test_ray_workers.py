@@ -12,6 +12,7 @@ from lingraft.pool import crew
 from lingraft.pool.answerer import setup_of
 from lingraft.pool.crew import Crew
 from lingraft.pool.images import verify_each
+from lingraft.pool.place import Place
 from lingraft.pool.ray.ray_workers import Actor, RayStaff
 from lingraft.runs.summary import summarize
 from lingraft.solver.request import Limits, Request
@@ -40,7 +41,7 @@ def actors() -> list[int]:
 def test_a_killed_worker_costs_nothing_but_time(ray: ModuleType, request_: Request, expected: list[Result]) -> None:
     found: dict[int, Result] = {}
     killed: list[int] = []
-    for result in verify_each(request_, Limits(600, workers=2, ray="auto")):
+    for result in verify_each(request_, Limits(600), Place(2, "auto")):
         found[result.index] = result
         if result.verdict != "misclassified" and not killed:
             killed = actors()[:1]
@@ -92,7 +93,7 @@ def test_another_version_on_a_node_is_an_error(
 ) -> None:
     monkeypatch.setattr("lingraft.pool.ray.ray_workers.__version__", "0.0.other")
     with pytest.raises(lingraft.LingraftError, match=r"0\.0\.other"):
-        list(verify_each(request_, Limits(600, workers=1, ray="auto")))
+        list(verify_each(request_, Limits(600), Place(1, "auto")))
 
 
 def test_a_node_that_cannot_prepare_is_an_error(ray: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

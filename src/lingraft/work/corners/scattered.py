@@ -11,6 +11,7 @@ from torch import nn
 
 from lingraft.data import ImageSet
 from lingraft.pool.images import verify_each
+from lingraft.pool.place import Place
 from lingraft.progress import progress
 from lingraft.runs import Run
 from lingraft.runs.verdicts import Verdicts
@@ -20,7 +21,15 @@ from lingraft.work.verify import Tally
 
 
 def verify_scattered(
-    run: Run, model: nn.Module, data: str, test: ImageSet, eps: float, limits: Limits, first: int, others: Sequence[int]
+    run: Run,
+    model: nn.Module,
+    data: str,
+    test: ImageSet,
+    eps: float,
+    limits: Limits,
+    place: Place,
+    first: int,
+    others: Sequence[int],
 ) -> dict[int, Result]:
     """Results of the `first` images of `test` (the data set `data`) and of the `others`, by index.
 
@@ -44,7 +53,7 @@ def verify_scattered(
             if i in results:
                 tally.add(results[i])
         advance(len(which) - len(left), str(tally))
-        for result in verify_each(request, limits, left):
+        for result in verify_each(request, limits, place, left):
             (regular if result.index < first else apart).keep(result)
             results[result.index] = result
             tally.add(result)

@@ -11,6 +11,7 @@ from torch import Tensor
 from lingraft.attack.evaluation import predictions
 from lingraft.data import load as load_data
 from lingraft.errors import LingraftError
+from lingraft.pool.place import ANYWHERE, Place
 from lingraft.progress import progress
 from lingraft.runs import Run, load, versions
 from lingraft.runs.summary import Summary, summarize
@@ -114,6 +115,7 @@ def study_corners(
     regular: int = 100,
     every_run: bool = False,
     limits: Limits | None = None,
+    place: Place = ANYWHERE,
     device: torch.device | str = "cpu",
 ) -> CornerStudy:
     """Find the corner cases among the first `images` test images (default: all), and measure the runs on them.
@@ -151,7 +153,7 @@ def study_corners(
         results = {}
         if verified and (first or others):
             model = load(run, device=device)
-            results = verify_scattered(run, model, data, test, eps, limits, first, others)
+            results = verify_scattered(run, model, data, test, eps, limits, place, first, others)
 
         def figures(right: Tensor, which: Sequence[int]) -> Figures:
             summary = summarize((results[i] for i in which), limits.timeout) if which and results else None

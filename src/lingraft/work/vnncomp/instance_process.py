@@ -41,7 +41,7 @@ class Decider:
         from lingraft.work.vnncomp.instance import Instance
 
         started = time.monotonic()
-        limits = Limits(timeout, self.memory, 0, self.double, self.seed)
+        limits = Limits(timeout, self.memory, self.double, self.seed)
         try:
             if self.network is None or self.network.path != onnx:
                 self.network = None  # frees its memory before the next one is read

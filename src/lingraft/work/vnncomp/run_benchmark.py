@@ -12,6 +12,7 @@ from typing import Protocol
 from lingraft.formats.answer import Answer
 from lingraft.formats.benchmark import Entry
 from lingraft.pool.images import MEMORY_SHARE
+from lingraft.pool.place import Place
 from lingraft.progress import progress
 from lingraft.solver.budget import free_memory, usable_cores
 from lingraft.solver.request import Limits
@@ -67,9 +68,10 @@ def run_instances(
             asker.close()
 
 
-def decide_all(log: AnswerLog, limits: Limits) -> None:
+def decide_all(log: AnswerLog, limits: Limits, workers: int | None = None) -> None:
     """Lingraft's own answers on all instances of a log that it does not have yet; `limits.timeout` is not used."""
-    workers = usable_cores() if limits.workers is None else limits.workers
+    workers = Place(workers).workers
+    workers = usable_cores() if workers is None else workers
     memory = (MEMORY_SHARE * free_memory() if limits.memory is None else limits.memory) / max(1, workers)
     make = partial(DeciderProcess if workers else Decider, memory, limits.double, limits.seed)
     complete(log, [make] * max(1, workers), "lingraft")
