@@ -1,12 +1,16 @@
 """Shared by all tests: few threads, and the data and problems that only some machines have."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from own_models import OWN_MODELS, OWN_SHAPE, make_own
 from torch import nn
+
+from lingraft.data import ImageSet, load
 
 torch.set_num_threads(1)
 
@@ -33,8 +37,6 @@ def problems_folder() -> Path:
 @pytest.fixture(scope="session")
 def digits_net() -> nn.Module:
     """A small convolutional network trained briefly on digits with one-step attacks; in eval mode, do not change it."""
-    from lingraft.data import load
-
     data = load("digits", "train").take(640)
     pixels, labels = data.pixels(), data.labels
     generator = torch.Generator().manual_seed(0)
@@ -57,3 +59,22 @@ def digits_net() -> nn.Module:
             F.cross_entropy(model(attacked), labels[index]).backward()
             optimizer.step()
     return model.eval()
+
+
+@pytest.fixture(params=OWN_MODELS)
+def own_model(request: pytest.FixtureRequest) -> nn.Module:
+    """A network that is not of the zoo, in eval mode, for images of shape (1, 4, 4)."""
+    return make_own(request.param)
+
+
+@pytest.fixture
+def own() -> Callable[[str], nn.Module]:
+    """make(name) → one of the networks of own_models.py."""
+    return make_own
+
+
+@pytest.fixture
+def own_images() -> ImageSet:
+    """Twenty images for them."""
+    generator = torch.Generator().manual_seed(1)
+    return ImageSet(torch.rand(20, *OWN_SHAPE, generator=generator), torch.arange(20) % 3)

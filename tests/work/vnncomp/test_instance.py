@@ -11,6 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from handmade_onnx import write_onnx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -241,7 +242,7 @@ def test_public_verdicts(problems_folder, name) -> None:
             check_counterexample(net, instance.property.boxes, answer.counterexample)
 
 
-def test_what_is_added_to_another_name_of_a_value_stays_there(make_onnx: Callable[..., Path]) -> None:
+def test_what_is_added_to_another_name_of_a_value_stays_there(tmp_path: Path) -> None:
     """m = 100·x, y = relu(m − 100) + (m − 5): above 6 somewhere in [0, 2], where it would be 201 − 10 at most."""
     nodes = [
         ("MatMul", "x w", "m"), ("Sub", "m far", "c"), ("Relu", "c", "r"), ("Identity", "m", "a"),
@@ -250,7 +251,7 @@ def test_what_is_added_to_another_name_of_a_value_stays_there(make_onnx: Callabl
     constants = {
         name: np.array(value, np.float32) for name, value in (("w", [[100.0]]), ("far", [100.0]), ("shift", [-5.0]))
     }
-    network = OnnxNetwork(make_onnx(nodes, [1, 1], constants))
+    network = OnnxNetwork(write_onnx(tmp_path, nodes, [1, 1], constants))
     highest = float(network.run(np.array([2.0]))[0])
     assert highest == 295
     assert ask(network, box([0.0], [2.0], unsafe([-1.0, highest - 2]))).word == "sat"

@@ -1,0 +1,48 @@
+"""ONNX files made by hand, node by node."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper, save_model, shape_inference
+
+
+def write_onnx(
+    folder: Path,
+    nodes: list[tuple[Any, ...]],
+    input_shape: list[int | str],
+    weights: dict[str, np.ndarray] | None = None,
+    opset: int = 13,
+    input_type: int = TensorProto.FLOAT,
+    outputs: tuple[str, ...] = ("y",),
+    domain: str = "",
+) -> Path:
+    """An ONNX file in the folder, from input `x` to output `y`; the batch is in the shape.
+
+    A node is (operation, inputs, output, attributes…).
+    """
+    protos = [
+        helper.make_node(
+            operation,
+            inputs.split(),
+            output.split(),
+            name=f"the_{output}",
+            domain=domain,
+            **(rest[0] if rest else {}),
+        )
+        for operation, inputs, output, *rest in nodes
+    ]
+    graph = helper.make_graph(
+        protos,
+        "test",
+        [helper.make_tensor_value_info("x", input_type, input_shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
+    )
+    opsets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+    path = folder / "made.onnx"
+    model = shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=7))
+    for value in model.graph.output:
+        value.type.tensor_type.shape.dim.extend([])  # the checker wants a shape, if only an empty one
+    save_model(model, str(path))
+    return path
