@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lingraft.model.surgery import pruned as pruned
     from lingraft.report.write import write_report as write_report
     from lingraft.runs import load as load
-    from lingraft.solver.bounds import bounds as bounds
+    from lingraft.solver.methods import bounds as bounds
     from lingraft.solver.region import Region as Region
     from lingraft.work.steps import evaluate as evaluate
     from lingraft.work.steps import save as save
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ImageSet": "lingraft.data.images",
     "Region": "lingraft.solver.region",
-    "bounds": "lingraft.solver.bounds",
+    "bounds": "lingraft.solver.methods",
     "evaluate": "lingraft.work.steps",
     "export_onnx": "lingraft.formats.onnx_export",
     "graft": "lingraft.model.surgery",

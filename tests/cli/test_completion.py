@@ -10,9 +10,10 @@ from lingraft.attack.registry import FUNCTIONS
 from lingraft.cli.completion import NAMES, offer
 from lingraft.data import DATASETS
 from lingraft.data.sources import SOURCES
-from lingraft.grafting import BOUNDS, INSTABILITIES, RANKS, SIGNIFICANCES
+from lingraft.grafting import INSTABILITIES, RANKS, SIGNIFICANCES
 from lingraft.grafting import METHODS as GRAFTING
 from lingraft.model import zoo
+from lingraft.solver.methods import METHODS as BOUND_METHODS
 from lingraft.training import METHODS, PRESETS, SCHEDULES
 from lingraft.training.initialization import INITIALIZATIONS
 from lingraft.work.vnncomp.other_verifiers import TOOLS
@@ -27,7 +28,7 @@ def test_the_names_that_are_offered_are_those_that_are_known():
         "grafting": [*GRAFTING, "auto"],
         "instability": INSTABILITIES,
         "attack": ["pgd", *FUNCTIONS],
-        "bounds": BOUNDS,
+        "bounds": BOUND_METHODS,
         "significance": SIGNIFICANCES,
         "ranks": RANKS,
         "initialization": INITIALIZATIONS,

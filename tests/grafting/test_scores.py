@@ -12,7 +12,6 @@ import lingraft
 from lingraft import LingraftError
 from lingraft.data import ImageSet
 from lingraft.grafting import (
-    BOUNDS,
     SIGNIFICANCES,
     ActivationGradient,
     ActivationMagnitude,
@@ -25,6 +24,7 @@ from lingraft.grafting import (
     select_ranked,
     unstable_ratio,
 )
+from lingraft.solver.methods import METHODS
 
 EPS = 0.1
 
@@ -74,7 +74,7 @@ def test_instability_matches_intervals_by_hand(small, own_images):
     assert unstable_ratio(small, own_images, EPS, "intervals") == pytest.approx(expected_ratio)
 
 
-@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("bounds", METHODS)
 def test_grafted_neurons_are_never_unstable(small, own_images, bounds):
     scorer, own_images = Instability(EPS, bounds), own_images.take(8)
     counts = scorer.score(small, own_images)
@@ -86,7 +86,7 @@ def test_grafted_neurons_are_never_unstable(small, own_images, bounds):
 
 def test_tighter_bounds_leave_fewer_neurons_unstable_and_none_that_is(own_model, own_images):
     few = own_images.take(5)
-    counts = {name: Instability(0.02, name).score(own_model, few) for name in BOUNDS}
+    counts = {name: Instability(0.02, name).score(own_model, few) for name in METHODS}
     generator = torch.Generator().manual_seed(0)
     seen = {site: torch.zeros_like(count) for site, count in counts["crown"].items()}
     watched = lingraft.grafting.prepared(own_model, {site: count.shape for site, count in seen.items()})

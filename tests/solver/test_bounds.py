@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lingraft import LingraftError
-from lingraft.solver.bounds import METHODS, bound_sites, bounds, margin_crown, margin_intervals
+from lingraft.solver.bounds import bound_sites, margin_crown, margin_intervals
 from lingraft.solver.budget import Budget
+from lingraft.solver.methods import METHODS, bounds
 from lingraft.solver.network import Network
 
 SEEDS = st.integers(0, 10**6)

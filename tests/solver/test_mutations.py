@@ -32,10 +32,11 @@ from lingraft.solver import (
 )
 from lingraft.solver import conversion as converting
 from lingraft.solver.ascent import improve
-from lingraft.solver.bounds import METHODS, margin_crown, margin_intervals
+from lingraft.solver.bounds import margin_crown, margin_intervals
 from lingraft.solver.branching import split
 from lingraft.solver.dual import Dual, Row, root_domains
 from lingraft.solver.falsify import Falsifier
+from lingraft.solver.methods import METHODS
 from lingraft.solver.region import Region
 from lingraft.solver.relaxation import Lines
 from lingraft.solver.rows import Rows

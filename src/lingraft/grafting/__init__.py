@@ -14,7 +14,7 @@ from lingraft.grafting.config import (
 from lingraft.grafting.fine_tuning import graft_and_tune
 from lingraft.grafting.harm import Harm
 from lingraft.grafting.hydra import Hydra
-from lingraft.grafting.instability import BOUNDS, Instability, unstable_ratio
+from lingraft.grafting.instability import Instability, unstable_ratio
 from lingraft.grafting.ranking import rank
 from lingraft.grafting.regularizers import REGULARIZERS
 from lingraft.grafting.schedule import GradualSchedule
@@ -28,7 +28,6 @@ from lingraft.model.surgery import graft, masks, prepared, pruned
 from lingraft.model.tracing import trace
 
 __all__ = [
-    "BOUNDS",
     "GAMMAS",
     "INSTABILITIES",
     "METHODS",

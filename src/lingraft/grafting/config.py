@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lingraft.errors import LingraftError
-from lingraft.grafting.instability import BOUNDS
 from lingraft.grafting.regularizers import REGULARIZERS
 from lingraft.grafting.selection import GAMMAS
 from lingraft.model.surgery import require_line
 from lingraft.names import lookup
+from lingraft.solver.methods import METHODS as BOUNDS
 from lingraft.training import TrainingConfig
 
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from lingraft.attack.ball import bounds
@@ -12,34 +11,10 @@ from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
 from lingraft.grafting.site_sums import sites_of, sum_over_images
 from lingraft.names import lookup
-from lingraft.solver.bounds import bound_sites
-from lingraft.solver.budget import Budget
-from lingraft.solver.intervals import interval_bounds
+from lingraft.solver.methods import METHODS
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Site
 from lingraft.solver.nonlinearity import nonlinearity, unstable
-from lingraft.solver.region import Region
-from lingraft.solver.tighten import alpha_crown
-
-#: (network, lowest pixels, highest pixels) → pre-activation bounds (N, *shape) by position of the site
-Bounds = Callable[[Network, Tensor, Tensor], dict[int, tuple[Tensor, Tensor]]]
-
-
-def _image_by_image(bound: Callable[[Network, Region], dict[int, tuple[Tensor, Tensor]]]) -> Bounds:
-    def bound_all(network: Network, lower: Tensor, upper: Tensor) -> dict[int, tuple[Tensor, Tensor]]:
-        each = [bound(network, Region(*box)) for box in zip(lower.double(), upper.double(), strict=True)]
-        return {i: (torch.stack([b[i][0] for b in each]), torch.stack([b[i][1] for b in each])) for i in each[0]}
-
-    return bound_all
-
-
-#: Ways to bound pre-activations, from cheap and wide to costly and tight.
-BOUNDS: dict[str, Bounds] = {
-    "intervals": interval_bounds,
-    "crown": _image_by_image(lambda network, region: bound_sites(network, region, Budget()).bounds),
-    "alpha-crown": _image_by_image(alpha_crown),
-}
-
 
 #: (site, lower, upper bounds (N, *site)) → what each image adds to the score of each neuron
 Measure = Callable[[Site, Tensor, Tensor], Tensor]
@@ -57,7 +32,7 @@ class Instability:
     bounds: str = "crown"
 
     def __post_init__(self) -> None:
-        lookup("bounds", self.bounds, BOUNDS)
+        lookup("bounds", self.bounds, METHODS)
         if not (math.isfinite(self.eps) and 0 <= self.eps <= 1):
             raise LingraftError(f"eps must lie between 0 and 1, not {self.eps}: it is a distance in pixels of [0, 1].")
 
@@ -71,7 +46,7 @@ class Instability:
 
     def _sums(self, model: nn.Module, data: ImageSet, measure: Measure) -> dict[str, Tensor]:
         def of_batch(network: Network, images: Tensor, labels: Tensor) -> dict[int, Tensor]:
-            found = BOUNDS[self.bounds](network, *bounds(images, self.eps))
+            found = METHODS[self.bounds](network, *bounds(images, self.eps))
             return {i: measure(site, *found[i]).sum(0) for i, site in sites_of(network).items()}
 
         return sum_over_images("instability", model, data, 64 if self.bounds == "intervals" else 1, of_batch)

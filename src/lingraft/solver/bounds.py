@@ -1,11 +1,10 @@
-"""Bounds of the pre-activations of every site over a region, cheapest first: intervals, CROWN, α-CROWN."""
+"""Bounds of the pre-activations of every site over a region, by intervals and by CROWN, and of the margins."""
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from lingraft.errors import LingraftError
 from lingraft.solver.budget import Budget
 from lingraft.solver.crown import Watch, crown_bounds, lower_bound, pass_back, relaxed
 from lingraft.solver.intervals import through_linear, through_site
@@ -15,8 +14,6 @@ from lingraft.solver.region import Region
 from lingraft.solver.relaxation import Lines, relax
 from lingraft.solver.rounding import Sizes
 from lingraft.solver.rows import Rows
-
-METHODS = ("intervals", "crown", "alpha-crown")
 
 
 @dataclass
@@ -111,28 +108,3 @@ def margin_crown(
     """Lower bounds (L,) of spec·logits + offset by CROWN, or by intervals where these are better."""
     rows, constant = pass_back(network, {len(network.nodes) - 1: Rows(spec)}, offset, relaxed(found.lines), watch)
     return torch.maximum(lower_bound(rows, constant, found.center, found.radius), margin_intervals(found, spec, offset))
-
-
-def bounds(
-    model: nn.Module, region: Region | tuple[Tensor, Tensor], method: str = "crown"
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """Lower and upper bounds (neuron shape, float64) of the pre-activations of every site over a region.
-
-    `method` is "intervals", "crown" (CROWN intersected with intervals) or "alpha-crown" (its slopes optimized for
-    every neuron). Sound for all images of the region; keys are the names that `lingraft.sites` gives.
-    """
-    if method not in METHODS:
-        raise LingraftError(f"unknown method {method!r} for bounds. Known: {', '.join(METHODS)}.")
-    region = region if isinstance(region, Region) else Region(*region)
-    network = Network.from_module(model, region.lower.shape)
-    if method == "alpha-crown":
-        from lingraft.solver.tighten import alpha_crown
-
-        found = alpha_crown(network, region)
-    else:
-        found = bound_sites(network, region, Budget(), method).bounds
-    return {
-        network.nodes[i].name: tuple(network.outside(t[None])[0] for t in pair)  # type: ignore[misc]
-        for i, pair in found.items()
-        if network.nodes[i].public  # type: ignore[attr-defined]
-    }
