@@ -30,7 +30,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_method_sets_optimizer_and_schedule(trained: Path) -> None:
-    settings = Run(trained).summary()["training"]["settings"]
+    settings = Run(trained).summary().training.settings
     assert (settings["optimizer"], settings["clip"], settings["weight_decay"]) == ("adam", 10.0, 0.0)
     assert settings["kappa"] == [0.0, 0.0]
     assert "certified by intervals" in call(*TRAIN, "--method", "ibp", "-o", trained)
@@ -48,7 +48,7 @@ def test_evaluate_says_what_intervals_certify_of_such_runs(trained: Path, tmp_pa
 def test_a_share_of_certified_training_in_fine_tuning(trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "grafted"
     call("graft", trained, *GRAFT, "--finetune-loss", "mtl-ibp:0.25", "-o", out, "--json")
-    best = Run(out).summary()["training"]["best"]
+    best = Run(out).summary().as_dict()["training"]["best"]
     assert {"certified", "certified_accuracy"} <= best.keys()
     with pytest.raises(LingraftError, match=r"other settings.*certified: 0.25 there"):
         call("graft", trained, *GRAFT, "--finetune-loss", "mtl-ibp:0.5", "-o", out)

@@ -37,13 +37,13 @@ def test_figures_are_printed_and_kept(run: Run) -> None:
     printed = json.loads(call(run, *QUICK, "--images", "50", "--seed", "3", "--json"))
     assert (printed["attack"], printed["steps"], printed["restarts"]) == ("pgd", 2, 2)
     assert (printed["eps"], printed["images"], printed["images_sa"], printed["seed"]) == (0.05, 50, 353, 3)
-    kept = run.summary()["evaluation"]
+    kept = run.summary().as_dict()["evaluation"]
     assert list(kept) == ["digits pgd-2x2 eps=0.05 images=50 seed=3"]
     assert {"run": str(run.path), **kept["digits pgd-2x2 eps=0.05 images=50 seed=3"]} == printed
     table = call(run, "--attack", "fgsm", "--eps", "1/10")
     assert "353" in table
     assert "fgsm" in table
-    assert set(run.summary()["evaluation"]) == {*kept, "digits fgsm eps=0.1 images=353 seed=0"}
+    assert set(run.summary().as_dict()["evaluation"]) == {*kept, "digits fgsm eps=0.1 images=353 seed=0"}
 
 
 def test_the_batch_size_changes_nothing(run: Run) -> None:
@@ -70,7 +70,7 @@ def test_the_batch_size_changes_nothing(run: Run) -> None:
 def test_bad_options(run: Run, options: list[str], message: str) -> None:
     with pytest.raises(LingraftError, match=message):
         call(run, *QUICK, *options)
-    assert run.summary() == {}
+    assert run.summary().as_dict() == {}
 
 
 def test_a_run_that_names_neither_data_nor_eps(run: Run) -> None:

@@ -92,7 +92,7 @@ def test_all_at_once(parent: Path, tmp_path: Path):
     assert description.parent == str(parent)
     assert description.grafted is not None
     assert sum(site.grafted for site in description.grafted) == 800
-    settings = run.summary()["training"]["settings"]
+    settings = run.summary().training.settings
     assert (settings["batch"], settings["grad_align"]) == (256, 0.0)  # as the parent was trained
     assert (settings["lr"], settings["schedule"]) == (0.001, "cosine")  # as the paper fine-tunes
     assert (out / "scores.npz").exists()
@@ -101,10 +101,10 @@ def test_all_at_once(parent: Path, tmp_path: Path):
     before = (out / "model.safetensors").read_bytes()
     again = json.loads(call(*command, "--json"))  # done already: nothing is computed anew
     assert (out / "model.safetensors").read_bytes() == before
-    assert again["after"] == run.summary()["grafting"]["after"]
+    assert again["after"] == run.summary().as_dict()["grafting"]["after"]
     assert "other settings" in fails(*command, "--slope", 0.3)
     call(*command, "--slope", 0.3, "--restart")
-    assert run.summary()["grafting"]["settings"]["slope"] == 0.3
+    assert run.summary().as_dict()["grafting"]["settings"]["slope"] == 0.3
 
 
 def test_gradual_and_regularized(parent: Path, tmp_path: Path):

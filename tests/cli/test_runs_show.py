@@ -43,7 +43,7 @@ def test_runs_lists_all_of_them_with_their_figures_and_names_the_damaged_one(fol
     listed = {row["run"]: row for row in json.loads(call("runs", folder, "--json"))}
     assert list(listed) == ["broken", "deep/child", "plain"]
     assert "damaged" in listed["broken"]["error"]
-    measured = Run(folder / "plain").summary()
+    measured = Run(folder / "plain").summary().as_dict()
     (evaluation,), (verification,) = measured["evaluation"].values(), measured["verification"].values()
     assert listed["plain"]["sa"] == evaluation["sa"]
     assert listed["plain"]["va"] == verification["va"]
@@ -78,7 +78,7 @@ def test_show_prints_model_sites_figures_and_commands(folder):
     known = json.loads(call("show", folder / "plain", "--json"))
     assert known["model"]["eps"] == 0.01
     assert known["figures"][0]["va"] is not None
-    assert known["summary"] == Run(folder / "plain").summary()
+    assert known["summary"] == Run(folder / "plain").summary().as_dict()
     assert known["files"]["model.safetensors"] == Run(folder / "plain").weights_path.stat().st_size
 
 

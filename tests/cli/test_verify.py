@@ -74,7 +74,7 @@ def test_figures_are_printed_and_everything_is_kept(whole: tuple[Run, dict[str, 
     assert printed["verified"] > 0
     assert printed["falsified"] > 0
     assert printed["verified"] + printed["falsified"] + printed["misclassified"] == IMAGES
-    kept = run.summary()["verification"]
+    kept = run.summary().as_dict()["verification"]
     assert list(kept) == [f"digits eps={EPS} images=0:{IMAGES} timeout=60"]
     assert {"run": str(run.path), **next(iter(kept.values()))} == printed
     records = read_lines(run.path / "verdicts.jsonl")
@@ -105,7 +105,7 @@ def test_a_killed_run_goes_on_where_it_was(run: Run, whole: tuple[Run, dict[str,
     process.wait()
     done = read_lines(path)
     assert 3 <= len(done) < IMAGES
-    assert "verification" not in run.summary()
+    assert not run.summary().verification
     with open(path, "rb+") as file:  # as if the kill had come while the last line was written
         file.truncate(path.stat().st_size - 10)
     printed = json.loads(call(run, "--workers", "0", "--json"))
@@ -172,7 +172,7 @@ def test_a_table_for_people(whole: tuple[Run, dict[str, Any]]) -> None:
 def test_bad_options(run: Run, options: list[str], message: str) -> None:
     with pytest.raises(LingraftError, match=message):
         call(run, *options)
-    assert run.summary() == {}
+    assert run.summary().as_dict() == {}
     assert not (run.path / "verdicts.jsonl").exists()
 
 
@@ -188,7 +188,7 @@ def test_bad_models(run: Run) -> None:
     run.write_description(description.model_copy(update={"architecture": "digits-cnn", "input_shape": (1, 9, 9)}))
     with pytest.raises(LingraftError):
         call(run)
-    assert run.summary() == {}
+    assert run.summary().as_dict() == {}
     assert not (run.path / "verdicts.jsonl").exists()
 
 

@@ -91,19 +91,19 @@ def test_masks_and_lines_are_those_of_the_model(runs: list[Run]) -> None:
 
 def test_evaluations_of_another_eps_are_not_used(runs: list[Run]) -> None:
     study = studies(runs)[0]
-    assert study.evaluation("digits", 0.05)["steps"] == 5
-    assert study.evaluation("digits", 0.3) == {}
-    assert study.evaluation("mnist", 0.05) == {}
+    assert study.evaluation("digits", 0.05).steps == 5
+    assert study.evaluation("digits", 0.3) is None
+    assert study.evaluation("mnist", 0.05) is None
 
 
 def test_without_evaluation_what_grafting_measured_is_used(runs: list[Run], tmp_path: Path) -> None:
     run = Run(shutil.copytree(runs[1].path, tmp_path / "grafted"))
-    summary = run.summary()
+    summary = run.summary().as_dict()
     del summary["evaluation"]
     run.summary_path.unlink()
     for name, section in summary.items():
         run.add_to_summary(name, section)
-    assert Study(run, "grafted").evaluation("digits", 0.05)["sa"] == summary["grafting"]["after"]["sa"]
+    assert Study(run, "grafted").evaluation("digits", 0.05).sa == summary["grafting"]["after"]["sa"]
 
 
 def test_a_mask_that_is_gone_is_named(runs: list[Run], tmp_path: Path) -> None:

@@ -72,12 +72,12 @@ def test_figures_agree_with_the_summaries(runs: list[Run], tmp_path: Path) -> No
     table = list(csv.DictReader(io.StringIO(write_report(runs, tmp_path / "t.csv").read_text())))
     assert [row["run"] for row in table] == ["base", "grafted"]
     for row, run in zip(table, runs, strict=True):
-        (proof,) = run.summary()["verification"].values()
-        (attack,) = run.summary()["evaluation"].values()
+        (proof,) = run.summary().verification.values()
+        (attack,) = run.summary().evaluation.values()
         for name in ("va", "unr", "time"):
-            assert float(row[name]) == pytest.approx(proof[name], abs=1e-3), name
+            assert float(row[name]) == pytest.approx(getattr(proof, name), abs=1e-3), name
         for name in ("verified", "falsified", "unknown", "misclassified", "images"):
-            assert int(row[name]) == proof[name]
+            assert int(row[name]) == getattr(proof, name)
         assert float(row["sa"]) == pytest.approx(attack["sa"])
         assert float(row["ra"]) == pytest.approx(attack["ra"])
         assert row["attack"] == "pgd-5x1"

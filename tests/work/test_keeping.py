@@ -39,7 +39,7 @@ def test_another_pixel_range_is_another_question(tmp_path: Path) -> None:
         "verified", "falsified", "verified", "verified",
     ]  # fmt: skip
     assert len(run.verdicts_path.read_text().splitlines()) == 3, "(0, 1) was asked before"
-    assert len(run.summary()["verification"]) == 3
+    assert len(run.summary().verification) == 3
 
 
 class Shifted(nn.Module):

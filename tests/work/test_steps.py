@@ -75,7 +75,7 @@ def test_verdicts_and_figures_are_kept_and_used_again(story, test_images):
     before = run.verdicts_path.read_bytes()
     again = lingraft.verify(model, few.pixels(), few.labels, eps=EPS, timeout=5, workers=0, run=run)
     assert run.verdicts_path.read_bytes() == before
-    (figures,) = run.summary()["verification"].values()
+    (figures,) = run.summary().as_dict()["verification"].values()
     assert figures["verified"] == sum(result.verdict == "verified" for result in again) > 0
     fresh = lingraft.verify(model, few.pixels(), few.labels, eps=EPS, timeout=5, workers=0)
     assert [r.verdict for r in fresh] == [r.verdict for r in again]
@@ -202,7 +202,7 @@ def test_line_lr_of_a_plain_model_is_refused(data, tmp_path):
 def test_certified_training_has_settings_of_its_own(data, tmp_path):
     torch.manual_seed(0)
     lingraft.train(Net(), data.take(100), eps=0.01, epochs=1, run=tmp_path / "run", method="ibp")
-    settings = Run(tmp_path / "run").summary()["training"]["settings"]
+    settings = Run(tmp_path / "run").summary().training.settings
     assert (settings["optimizer"], settings["lr"], settings["schedule"]) == ("adam", 0.002, "one-cycle")
 
 

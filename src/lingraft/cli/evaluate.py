@@ -71,11 +71,12 @@ def evaluate(
     result = measure(model, test, plan, images=count, batch=batch, device=where)
     figures = {"data": data, **result.as_dict()}
     if intervals is None:
-        intervals = "certified" in run.summary().get("training", {}).get("best", {})
+        trained = run.summary().training
+        intervals = trained is not None and trained.best is not None and trained.best.certified is not None
     if intervals:
         certified = certified_by_intervals(model, test, radius, batch=batch, device=where)
         figures |= {"certified_by_intervals": int(certified.sum()) / len(test), "images_certified": len(test)}
-    run.add_to_summary("evaluation", {**run.summary().get("evaluation", {}), f"{data} {result.name}": figures})
+    run.add_to_summary("evaluation", figures, f"{data} {result.name}")
     if as_json:
         print_json({"run": str(run.path), **figures})
     else:

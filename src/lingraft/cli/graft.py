@@ -167,9 +167,11 @@ def graft(
         raise LingraftError(f"--epochs must be 0 or more, not {epochs}.")
     tuning = None
     if epochs:
+        trained = parent.summary().training
+        training_settings = trained.settings if trained else {}
         changes = {"epochs": epochs, "lr": lr, "seed": seed, **({} if batch is None else {"batch": batch})}
         tuning = FineTuning(
-            fine_tuning_like(parent.summary().get("training", {}).get("settings", {}), radius, **changes),
+            fine_tuning_like(training_settings, radius, **changes),
             line_lr,
             freeze_weights,
             tuple(regularize.split(",")) if regularize else (),
@@ -222,13 +224,13 @@ def graft(
         raise
     if follower is not None:
         return
-    if history is None or history.resumed < epochs or "grafting" not in run.summary():
+    if history is None or history.resumed < epochs or run.summary().grafting is None:
         if history is not None and tuning is not None:
             settings = {"best": history.best.as_dict(), "epochs": epochs, "settings": tuning.training.as_dict()}
             run.add_to_summary("training", settings)
         measured = before_and_after(model, grafted, test, config, images, where)
         run.add_to_summary("grafting", {"settings": config.as_dict(), **measured, **chosen_by})
-    result = run.summary()["grafting"]
+    result = run.summary().as_dict()["grafting"]
     if as_json:
         print_json({"run": str(run.path), **result})
     else:

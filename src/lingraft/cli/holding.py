@@ -5,18 +5,18 @@ from pathlib import Path
 
 from lingraft.command import until_done
 from lingraft.errors import LingraftError
-from lingraft.files import read_json, remove_parts
+from lingraft.files import remove_parts
 from lingraft.progress import console
+from lingraft.runs import Run
 from lingraft.runs.lock import held
 
 
-def _set_aside(summary: Path) -> None:
+def _set_aside(folder: Path) -> None:
     """A summary that cannot be read is put away before work begins whose figures could not be added to it."""
-    if not summary.exists():
-        return
     try:
-        read_json(summary)
+        Run(folder).summary()
     except LingraftError as error:
+        summary = Run(folder).summary_path
         aside = summary.with_name(f"{summary.name}.damaged")
         os.replace(summary, aside)
         console.print(
@@ -41,7 +41,7 @@ def hold(folder: Path, then: str = "going on from what it left") -> None:
             soft_wrap=True,
             markup=False,
         )
-    _set_aside(folder / "summary.json")
+    _set_aside(folder)
     if parts:
         files = "1 file that was" if parts == 1 else f"{parts} files that were"
         console.print(f"{folder}: removed {files} only half written.", highlight=False, soft_wrap=True, markup=False)

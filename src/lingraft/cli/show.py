@@ -31,7 +31,7 @@ def show(folder: RunFolder, as_json: Json = False) -> None:
                 "run": str(run.path),
                 "model": study.description.model_dump(mode="json"),
                 "figures": [row.as_dict() for row in rows([study])],
-                "summary": study.summary,
+                "summary": study.summary.as_dict(),
                 "commands": run.commands(),
                 "files": files,
             }
@@ -45,9 +45,8 @@ def _print(study: "Study", files: dict[str, int]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for name, text in _facts(study.description).items():
         console.print(f"[bold]{name:<10}[/]{escape(text)}")
-    best = study.summary.get("training", {}).get("best")
-    if best:
-        console.print(f"[bold]{'trained':<10}[/]kept epoch {best['epoch']}: SA {best['sa']:.2%}, RA {best['ra']:.2%}")
+    if study.summary.training and (best := study.summary.training.best):
+        console.print(f"[bold]{'trained':<10}[/]kept epoch {best.epoch}: SA {best.sa:.2%}, RA {best.ra:.2%}")
     if study.description.grafted:
         console.print(_sites(study))
     console.print(_figures(study))

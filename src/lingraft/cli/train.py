@@ -173,7 +173,7 @@ def train(
     if follower is not None:
         return
     best = history.best
-    if history.resumed < config.epochs or "training" not in run.summary():
+    if history.resumed < config.epochs or run.summary().training is None:
         plot_history(run, history, f"{zoo.MODELS[model].title} on {spec.title}, ε = {config.eps:.4g}")
         figures = {"best": best.as_dict(), "epochs": config.epochs, "settings": config.as_dict()}
         run.add_to_summary("training", figures)

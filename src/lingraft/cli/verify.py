@@ -138,7 +138,7 @@ def verify(
     about = {"data": data, "eps": radius, "first": which.start, "timeout": timeout, "double": double, "seed": seed}
     name = f"{data} eps={radius:.6g} images={which.start}:{which.stop} timeout={timeout:g}"
     figures = {**about, **summary.as_dict(), **({"certificates": certified.tally.as_dict()} if certified else {})}
-    run.add_to_summary("verification", {**run.summary().get("verification", {}), name: figures})
+    run.add_to_summary("verification", figures, name)
     if as_json:
         print_json({"run": str(run.path), **figures})
     else:

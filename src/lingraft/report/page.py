@@ -86,15 +86,13 @@ def _about(study: Study) -> dict[str, Any]:
     """Where a run comes from: seeds, versions, settings, commands."""
     description, summary = study.description, study.summary
     seeds: dict[str, Any] = {"model": description.seed}
-    for section in ("training", "grafting"):
-        seeds[section] = summary.get(section, {}).get("settings", {}).get("seed")
-    attacks = {figures.get("seed") for figures in summary.get("evaluation", {}).values()}
+    made = {"training": summary.training, "grafting": summary.grafting}
+    settings = {name: figures.settings for name, figures in made.items() if figures and figures.settings}
+    seeds |= {name: chosen.get("seed") for name, chosen in settings.items()}
+    attacks = {figures.seed for figures in summary.evaluation.values()}
     proofs = {record.get("seed") for found in study.verifications for record in found.records}
     for name, used in (("attack", attacks), ("verification", proofs)):
         seeds[name] = ", ".join(sorted(map(str, used - {None}))) or None
-    settings = {
-        name: summary[name]["settings"] for name in ("training", "grafting") if "settings" in summary.get(name, {})
-    }
     return {
         "name": study.name,
         "path": str(study.run.path),

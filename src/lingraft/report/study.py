@@ -16,6 +16,7 @@ from lingraft.files import read_lines
 from lingraft.grafting.scores import Scores
 from lingraft.model.grafted_activation import unpack
 from lingraft.runs import Run, load_tensors
+from lingraft.runs.measured import EvaluationFigures, OutcomeFigures
 from lingraft.runs.summary import Summary, summarize
 from lingraft.runs.verdicts import digest_weights, result_of
 from lingraft.solver.verifier import Result
@@ -128,22 +129,20 @@ class Study:
         neurons = sum(int(torch.Size(site.shape).numel()) for site in sites)
         return sum(site.grafted for site in sites) / neurons if neurons else 0.0
 
-    def evaluation(self, data: str | None, eps: float | None) -> dict[str, Any]:
-        """SA and RA on this data at this ε, by the strongest attack that was tried; {} if there are none.
+    def evaluation(self, data: str | None, eps: float | None) -> EvaluationFigures | OutcomeFigures | None:
+        """SA and RA on this data at this ε, by the strongest attack that was tried; None if there are none.
 
         Where only `lingraft graft` measured, what it measured.
         """
         tried = [
-            figures
-            for figures in self.summary.get("evaluation", {}).values()
-            if figures.get("data") == data and _same(figures.get("eps"), eps)
+            figures for figures in self.summary.evaluation.values() if figures.data == data and _same(figures.eps, eps)
         ]
         if tried:
-            return max(tried, key=lambda figures: (figures["steps"] * figures["restarts"], figures["images"]))
-        grafting = self.summary.get("grafting", {})
-        if data == self.description.data and _same(grafting.get("settings", {}).get("eps"), eps):
-            return dict(grafting["after"])
-        return {}
+            return max(tried, key=lambda figures: (figures.steps * figures.restarts, figures.images))
+        grafting = self.summary.grafting
+        if grafting is not None and data == self.description.data and _same(grafting.settings.get("eps"), eps):
+            return grafting.after
+        return None
 
 
 def _same(a: float | None, b: float | None) -> bool:

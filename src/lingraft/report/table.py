@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lingraft.report.study import Study, Verification
+from lingraft.runs.measured import EvaluationFigures, OutcomeFigures
 from lingraft.runs.summary import VERDICTS
 
 
@@ -82,10 +83,10 @@ def _row(study: Study, found: Verification | None) -> Row:
         data=data,
         eps=eps,
         grafted=study.grafted_share,
-        sa=measured.get("sa"),
-        images_sa=measured.get("images_sa"),
-        ra=measured.get("ra"),
-        images_ra=measured.get("images") if measured else None,
+        sa=measured.sa if measured else None,
+        images_sa=measured.images_sa if measured else None,
+        ra=measured.ra if measured else None,
+        images_ra=measured.images if measured else None,
         attack=_attack(measured),
         va=summary.va if summary else None,
         unr=summary.unr if summary else None,
@@ -99,9 +100,10 @@ def _row(study: Study, found: Verification | None) -> Row:
     )
 
 
-def _attack(measured: dict[str, Any]) -> str | None:
-    name = measured.get("attack")
-    return f"pgd-{measured['steps']}x{measured['restarts']}" if name == "pgd" else name
+def _attack(measured: EvaluationFigures | OutcomeFigures | None) -> str | None:
+    if isinstance(measured, EvaluationFigures) and measured.attack == "pgd":
+        return f"pgd-{measured.steps}x{measured.restarts}"
+    return measured.attack if measured else None
 
 
 def show(row: Row, heading: str) -> str:

@@ -35,6 +35,7 @@ from lingraft.files import append_line, read_json, read_lines, remove_parts, wri
 from lingraft.model import zoo
 from lingraft.model.surgery import prepared
 from lingraft.runs.description import FORMAT, ModelDescription, versions
+from lingraft.runs.measured import RunSummary
 from lingraft.runs.tensors import load_tensors, load_weights, save_tensors
 
 
@@ -63,8 +64,9 @@ class Run:
         try:
             description = ModelDescription.model_validate(read_json(self.description_path))
         except ValidationError as error:
-            what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise LingraftError(f"{self.description_path} does not describe a model ({what}). Restore it.") from error
+            raise LingraftError(
+                f"{self.description_path} does not describe a model ({_in_words(error)}). Restore it."
+            ) from error
         if description.format != FORMAT:
             raise LingraftError(
                 f"{self.path} has run format {description.format}, this lingraft reads {FORMAT}."
@@ -113,19 +115,26 @@ class Run:
         ):
             path.unlink(missing_ok=True)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> RunSummary:
         """The figures measured so far."""
-        if not self.summary_path.exists():
-            return {}
-        sections = read_json(self.summary_path)
+        sections = read_json(self.summary_path) if self.summary_path.exists() else {}
         wrong = [name for name, figures in sections.items() if not isinstance(figures, dict)]
         if wrong:
             raise LingraftError(f"{self.summary_path} is damaged: {wrong[0]!r} has no figures. Restore it.")
-        return sections
+        try:
+            return RunSummary.model_validate(sections)
+        except ValidationError as error:
+            raise LingraftError(
+                f"{self.summary_path} does not say what lingraft writes there ({_in_words(error)}). Restore it;"
+                " if nobody changed it, please report this."
+            ) from error
 
-    def add_to_summary(self, section: str, figures: Mapping[str, Any]) -> None:
-        """Replace one section of `summary.json`."""
-        write_json(self.summary_path, {**self.summary(), section: dict(figures)})
+    def add_to_summary(self, section: str, figures: Mapping[str, Any], name: str | None = None) -> None:
+        """Replace one section of `summary.json`; with `name`, only the figures of that name in it."""
+        known = self.summary().as_dict()
+        added = dict(figures) if name is None else {**known.get(section, {}), name: dict(figures)}
+        summary = RunSummary.model_validate({**known, section: added})
+        write_json(self.summary_path, summary.as_dict())
         self.keep_command()
 
     def keep_command(self) -> None:
@@ -177,3 +186,7 @@ def _build(description: ModelDescription, weights: Path) -> nn.Module:
             " Is it the right model?"
         )
     return zoo.build(description.architecture, *settings)
+
+
+def _in_words(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())

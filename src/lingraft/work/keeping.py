@@ -46,7 +46,7 @@ def verify_and_keep(
         name += "" if request.clip == (0, 1) else f" clip={request.clip}"
         summary = summarize((results[i] for i in range(len(request))), limits.timeout)
         figures = {**about, "seed": limits.seed, **summary.as_dict()}
-        run.add_to_summary("verification", {**run.summary().get("verification", {}), name: figures})
+        run.add_to_summary("verification", figures, name)
 
 
 def require_same_weights(run: Run, model: nn.Module) -> None:

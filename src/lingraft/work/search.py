@@ -127,7 +127,7 @@ class Search:
     def _candidate(self, instability: str, ratio: float) -> Candidate:
         """From its folder, or tried now."""
         run = Run(self.folder / f"{instability}-{round(100 * ratio)}")
-        known = run.summary().get("candidate")
+        known = run.summary().candidate
         if known is not None:
             return Candidate(**known)
         begun = time.monotonic()

@@ -163,7 +163,7 @@ def evaluate(
         result = evaluation.evaluate(model, pixels, plan, images=images, batch=batch, device=device_of(model))
         name = run.describe().data or OWN
         figures = {"data": name, **result.as_dict()}
-        run.add_to_summary("evaluation", {**run.summary().get("evaluation", {}), f"{name} {result.name}": figures})
+        run.add_to_summary("evaluation", figures, f"{name} {result.name}")
     return result
 
 
