@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from lingraft.solver.branching import choose, scores, split
+from lingraft.errors import LingraftError
+from lingraft.solver.branching import RULES, choose, register, scores, split, taps_to_split
 from lingraft.solver.dual import SMALLEST, Dual, root_domains
+from lingraft.solver.network import Network
+from lingraft.solver.verifier import Problem, Verifier
 
 
 def _root(nets: Any, seed: int, kind: str = "relu") -> tuple:
@@ -80,3 +83,37 @@ def test_the_choice_is_better_than_the_worst(nets: Any) -> None:
         chosen_left += float(left(choose(dual, domains, dual.evaluate(domains))).sum())
         worst_left += float(every.amax(0).sum())
     assert chosen_left < 0.8 * worst_left
+
+
+def test_a_rule_from_outside_splits_and_proves_the_same(nets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def first(dual: Any, domains: Any, evaluation: Any) -> torch.Tensor:
+        asked.append(len(domains))
+        return dual.splittable(domains).int().argmax(0)
+
+    monkeypatch.setitem(RULES, "first", register("first")(first))
+    decided = set()
+    for seed in range(3):
+        model, shape = nets.vector(seed, "relu", hidden=(6, 5), classes=2)
+        region = nets.box(shape, seed, 0.6)
+        network, spec = Network.from_module(model, shape), torch.tensor([[1.0, -1.0]]).double()
+        least = (model(nets.points(region, seed, 500, model)) @ spec.T).min()
+        for offset in (0.02 - least, -0.02 - least):  # hardly true, and hardly false
+            problem = Problem((region.lower + region.upper) / 2, region, spec, offset[None].detach())
+            verdicts = [Verifier(network, branching=rule).verify(problem, 60).verdict for rule in ("smart", "first")]
+            assert verdicts[0] == verdicts[1]
+            decided.add(verdicts[0])
+    assert asked
+    assert decided >= {"verified", "falsified"}
+    assert "unknown" not in decided
+
+
+def test_a_rule_that_names_no_open_tap_is_an_error(nets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    dual, domains, _ = _root(nets, 1)
+    domains.lower[0] = 0.0
+    monkeypatch.setitem(RULES, "wrong", lambda dual, domains, evaluation: torch.zeros(len(domains), dtype=torch.long))
+    with pytest.raises(LingraftError, match="'wrong' chose a tap that cannot be split"):
+        taps_to_split("wrong", dual, domains, dual.evaluate(domains))
+    with pytest.raises(LingraftError, match=r"unknown branching rule 'smrt'.*'smart'"):
+        taps_to_split("smrt", dual, domains, dual.evaluate(domains))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lingraft.solver.ascent import improve
-from lingraft.solver.branching import choose, scores, split
+from lingraft.solver.branching import scores, split, taps_to_split
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.clip import Forms
 from lingraft.solver.collapse import Collapsed
@@ -107,8 +107,10 @@ class Search:
         attack: Attack,
         proof: MarginProof | None = None,
         stop: Callable[[], bool] | None = None,
+        branching: str = "smart",
     ):
         self.collapsed, self.dual, self.exact = collapsed, dual, exact
+        self.branching_rule = branching
         self.budget, self.attack, self.proof, self.stop = budget, attack, proof, stop
         self.forms: Forms | None = None
         self.visited = 0
@@ -251,7 +253,7 @@ class Search:
             if not len(parents):
                 return
             evaluation = self.dual.evaluate(parents)
-        taps = choose(self.dual, parents, evaluation)
+        taps = taps_to_split(self.branching_rule, self.dual, parents, evaluation)
         first = self.visited + 1
         if self.proof is not None:
             self.proof.splits.append(Split(parents.node, taps, first))

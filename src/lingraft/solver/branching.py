@@ -1,13 +1,42 @@
 """Splitting a domain in two: which tap, in the manner of filtered smart branching (De Palma et al. 2021), and where."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from lingraft.errors import LingraftError
+from lingraft.names import lookup
 from lingraft.solver.dual import Domains, Dual, Evaluation
 from lingraft.solver.relaxation import Lines
 
+#: (dual, domains, evaluation) → the tap (B,) to split of each of the B domains. Every choice among the taps that
+#: `dual.splittable(domains)` (T, B) names is sound; a good one leaves fewer domains to prove.
+Rule = Callable[[Dual, Domains, Evaluation], Tensor]
+
+#: Rules by name.
+RULES: dict[str, Rule] = {}
+
 #: Taps of each domain whose children are really bounded before one is chosen.
 CANDIDATES = 8
+
+
+def register(name: str) -> Callable[[Rule], Rule]:
+    """For `@register("mine")` before a rule: `lingraft.verify(…, branching="mine")` then splits by it."""
+
+    def keep(rule: Rule) -> Rule:
+        RULES[name] = rule
+        return rule
+
+    return keep
+
+
+def taps_to_split(rule: str, dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
+    """The taps (B,) that a rule chooses; one that cannot be split would go on forever, and is an error."""
+    taps = lookup("branching rule", rule, RULES)(dual, domains, evaluation)
+    if not bool(dual.splittable(domains).gather(0, taps[None]).all()):
+        raise LingraftError(f"branching rule {rule!r} chose a tap that cannot be split. See `dual.splittable`.")
+    return taps
 
 
 def scores(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
@@ -31,6 +60,7 @@ def scores(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
     return torch.where(dual.splittable(domains), score, -torch.inf)
 
 
+@register("smart")
 def choose(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
     """The tap (B,) of each domain that leaves least to prove, among the best few by score.
 

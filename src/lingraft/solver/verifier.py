@@ -12,10 +12,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from lingraft.names import lookup
 from lingraft.process_memory import is_out_of_memory, peak_memory
 from lingraft.solver.ascent import improve
 from lingraft.solver.bab import ENOUGH, Falsified, Search, Stopped
 from lingraft.solver.bounds import SiteBounds, bound_sites, margin_crown, margin_intervals
+from lingraft.solver.branching import RULES
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.collapse import Collapsed, collapse
 from lingraft.solver.dual import Domains, Dual, root_domains
@@ -83,8 +85,9 @@ class Result:
 class Verifier:
     """A network made ready: constants in float64 for bounds, in float32 for attacks."""
 
-    def __init__(self, network: Network, double: bool = False):
-        self.network = network
+    def __init__(self, network: Network, double: bool = False, branching: str = "smart"):
+        self.network, self.branching = network, branching
+        lookup("branching rule", branching, RULES)
         self.single = network.to(torch.float32)
         self.sizes = Sizes(network)
         self.dtype = torch.float64 if double else torch.float32
@@ -243,7 +246,7 @@ class _Attempt:
             column = margin.base.margin
             attack = partial(self._try, work.numbers[column])
             proof = proofs.get(int(column))
-            search = Search(work.collapsed, dual, exact, self.budget, attack, proof, self.stop)
+            search = Search(work.collapsed, dual, exact, self.budget, attack, proof, self.stop, self.verifier.branching)
             try:
                 search.run(margin.base, margin.bound, margin.pool)
             except Stopped as stopped:
