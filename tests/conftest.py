@@ -7,12 +7,40 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import is_hypothesis_test, settings
 from own_models import OWN_MODELS, OWN_SHAPE, make_own
 from torch import nn
 
 from lingraft.data import ImageSet, load
+from lingraft.model import zoo
+from lingraft.runs import ModelDescription, Run
 
 torch.set_num_threads(1)
+
+#: Folders of which `--quick` takes nothing: other programs, servers, browsers, campaigns.
+NOT_QUICK = {"docs", "examples", "faults", "fuzz", "ray"}
+#: Random examples of each property with `--quick`.
+QUICK_EXAMPLES = 8
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick", action="store_true", help="what is worth running after every edit: nothing slow, few random examples"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--quick"):
+        return
+    chosen = [i for i in items if not i.get_closest_marker("slow") and not NOT_QUICK & set(i.path.parts)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
+    for item in items:
+        test = getattr(item, "function", None)
+        if is_hypothesis_test(test):  # a second @settings is refused, so where the first one put it
+            given = test._hypothesis_internal_use_settings
+            few = settings(given, max_examples=min(given.max_examples, QUICK_EXAMPLES))
+            test._hypothesis_internal_use_settings = few
 
 
 def _folder(variable: str, what: str) -> Path:
@@ -59,6 +87,30 @@ def digits_net() -> nn.Module:
             F.cross_entropy(model(attacked), labels[index]).backward()
             optimizer.step()
     return model.eval()
+
+
+@pytest.fixture(scope="session")
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with a network of the zoo, normalization included, that knows most digits.
+
+    At its ε of 0.1 there is every verdict among the first images. All tests share it: write to a copy.
+    """
+    torch.manual_seed(0)
+    normalization = {"mean": [0.3], "std": [0.4]}
+    model, data = zoo.build("digits-cnn", **normalization), load("digits", "train").take(400)
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
+    for _ in range(40):
+        optimizer.zero_grad()
+        F.cross_entropy(model(data.pixels()), data.labels).backward()
+        optimizer.step()
+    run = Run(tmp_path_factory.mktemp("trained") / "digits")
+    run.write_description(
+        ModelDescription(
+            architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=0.1, **normalization
+        )
+    )
+    run.save_weights(model)
+    return run.path
 
 
 @pytest.fixture(params=OWN_MODELS)

@@ -7,6 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from exact_rational import Exact
+from simple_prover import prove
 
 from lingraft.checker.check import check, check_file
 from lingraft.checker.format import EMPTY, LEAF, Certificate, FacetShares, Rejected, decode, encode
@@ -37,7 +39,7 @@ def accepted(certificate: Certificate, network) -> bool:
     return False
 
 
-def true(certificate: Certificate, layers, exact) -> bool:
+def true(certificate: Certificate, layers) -> bool:
     """Whether the claim holds, in exact arithmetic; the region is taken as the checker describes it."""
     if certificate.label is None or certificate.label >= len(layers[-1][1]):
         return False
@@ -50,7 +52,7 @@ def true(certificate: Certificate, layers, exact) -> bool:
         low, high = Fraction(float(certificate.lower[0])), Fraction(float(certificate.upper[0]))
     if low > high:
         return False
-    net = exact(layers)
+    net = Exact(layers)
     pieces = net._pieces(low, high)
     label = certificate.label
     return all(
@@ -69,29 +71,29 @@ def random_layers(rng) -> list:
     ]
 
 
-def largest_provable(network, layers, exact, prove, rng):
+def largest_provable(network, layers, rng):
     """A claim that is true but would not be for a little larger ε, with its proof."""
     center = float(np.float32(rng.uniform(-1, 1)))
-    values = [float(v) for v in exact(layers).minima(center, center)]
+    values = [float(v) for v in Exact(layers).minima(center, center)]
     label = int(np.argmax(values))
     low, high = 0.0, 4.0
     for _ in range(12):
         middle = (low + high) / 2
-        low, high = (middle, high) if true(claim_of(network, center, middle, label), layers, exact) else (low, middle)
+        low, high = (middle, high) if true(claim_of(network, center, middle, label), layers) else (low, middle)
     if high > 3.9:
         return None, high
     return prove(network, claim_of(network, center, 0.97 * low, label), rounds=int(rng.integers(0, 3))), high
 
 
 @pytest.fixture
-def proven(fully_connected, exact, prove):
+def proven(fully_connected):
     """Networks of one input with certificates of claims that are nearly false."""
 
     def make(seed: int):
         rng = np.random.default_rng(seed)
         layers = random_layers(rng)
         network = fully_connected(layers)
-        certificate, limit = largest_provable(network, layers, exact, prove, rng)
+        certificate, limit = largest_provable(network, layers, rng)
         assert certificate is not None
         assert certificate.leaves > 1
         return layers, network, certificate, limit
@@ -100,12 +102,12 @@ def proven(fully_connected, exact, prove):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_proofs_are_accepted_and_wider_claims_are_not(proven, exact, seed):
+def test_proofs_are_accepted_and_wider_claims_are_not(proven, seed):
     layers, network, certificate, limit = proven(seed)
     check(decode(encode(certificate)), network)
-    assert true(certificate, layers, exact)
+    assert true(certificate, layers)
     certificate.eps = limit * 1.01
-    assert not true(certificate, layers, exact)
+    assert not true(certificate, layers)
     with pytest.raises(Rejected):
         check(certificate, network)
 
@@ -283,7 +285,7 @@ def forge(tree, rng) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_changed_certificate_is_accepted_only_if_its_claim_is_true(proven, exact, seed):
+def test_a_changed_certificate_is_accepted_only_if_its_claim_is_true(proven, seed):
     """Half of them with a claim that is false by a hair and a proof that is forged."""
     layers, network, certificate, limit = proven(seed)
     rng = np.random.default_rng(1000 + seed)
@@ -299,12 +301,12 @@ def test_a_changed_certificate_is_accepted_only_if_its_claim_is_true(proven, exa
                 changed = mutate(changed, rng)
         outcome = accepted(changed, network)
         outcomes.append(outcome)
-        assert not outcome or true(changed, layers, exact)
+        assert not outcome or true(changed, layers)
     print(f"network {seed}: {len(outcomes)} changed, {sum(outcomes)} accepted, all of these true")
     assert not all(outcomes)
 
 
-def test_bytes_of_a_file_changed_at_random(proven, exact, tmp_path):
+def test_bytes_of_a_file_changed_at_random(proven, tmp_path):
     layers, network, certificate, _ = proven(145)
     content = encode(certificate)
     rng = np.random.default_rng(5)
@@ -315,6 +317,6 @@ def test_bytes_of_a_file_changed_at_random(proven, exact, tmp_path):
             damaged[int(rng.integers(0, len(damaged)))] = rng.integers(0, 256)
         path.write_bytes(damaged if rng.random() < 0.8 else damaged[: int(rng.integers(0, len(damaged)))])
         report = check_file(path, network)
-        assert not report.accepted or true(report.certificate, layers, exact)
+        assert not report.accepted or true(report.certificate, layers)
         assert report.accepted or report.reason
         assert "mistake in lingraft" not in report.reason

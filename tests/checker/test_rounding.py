@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from exact_rational import Exact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -67,21 +68,21 @@ def cases(count: int):
             yield layers, *sorted(rng.choice([0.1, -0.3, 1 / 3, 0.7, 1e-3, 1 + 2.0**-50], 2).tolist()), rng
 
 
-def excess(fully_connected, exact, count: int) -> list[int]:
+def excess(fully_connected, count: int) -> list[int]:
     """How many default bounds, and how many of the collapsed network, exceed the exact minimum."""
     wrong = [0, 0]
     for layers, low, high, rng in cases(count):
-        minima = exact(layers).minima(low, high)
+        minima = Exact(layers).minima(low, high)
         for i, values in enumerate(lowest(fully_connected(layers), low, high, rng)):
             wrong[i] += any(np.isfinite(v) and Fraction(float(v)) > m for v, m in zip(values, minima, strict=True))
     return wrong
 
 
-def test_no_bound_exceeds_the_exact_minimum(fully_connected, exact):
-    assert excess(fully_connected, exact, 300) == [0, 0]
+def test_no_bound_exceeds_the_exact_minimum(fully_connected):
+    assert excess(fully_connected, 300) == [0, 0]
 
 
-def test_without_the_account_of_rounding_bounds_do_exceed_it(fully_connected, exact, monkeypatch):
+def test_without_the_account_of_rounding_bounds_do_exceed_it(fully_connected, monkeypatch):
     """So the test above can fail; also if only one part of the account is missing."""
 
     def blind(*names: str) -> None:
@@ -92,9 +93,9 @@ def test_without_the_account_of_rounding_bounds_do_exceed_it(fully_connected, ex
 
     with monkeypatch.context() as patch:
         patch.setattr(Rows, "dot", lambda self, each: np.zeros(self.a.shape[:2]))
-        assert min(excess(fully_connected, exact, 60)) >= 3
+        assert min(excess(fully_connected, 60)) >= 3
     blind("rounding", "bounds", "collapse", "dual")
-    assert min(excess(fully_connected, exact, 60)) >= 3
+    assert min(excess(fully_connected, 60)) >= 3
 
 
 def random_facets(of: Collapsed, rng: np.random.Generator) -> Facets | None:
@@ -106,7 +107,7 @@ def random_facets(of: Collapsed, rng: np.random.Generator) -> Facets | None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_facets_are_above_exact_relus(fully_connected, exact, seed):
+def test_facets_are_above_exact_relus(fully_connected, seed):
     """G·d + g ≥ relu(z) in rational arithmetic, at the ends of the box and inside; g is no larger than it must be."""
     rng = np.random.default_rng(seed)
     layers = wild_layers(rng, [1, 4, 2])
@@ -118,7 +119,7 @@ def test_facets_are_above_exact_relus(fully_connected, exact, seed):
     facets = random_facets(of, rng)
     if facets is None:
         return
-    center, net = Fraction(float(found.center.reshape(-1)[0])), exact(layers)
+    center, net = Fraction(float(found.center.reshape(-1)[0])), Exact(layers)
     numbers = next(iter(of.numbers.values()))
     for place in np.flatnonzero(numbers):
         tap = numbers[place] - 1
@@ -131,7 +132,7 @@ def test_facets_are_above_exact_relus(fully_connected, exact, seed):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_tightened_bounds_hold_wherever_the_margin_is_not_positive(fully_connected, exact, seed):
+def test_tightened_bounds_hold_wherever_the_margin_is_not_positive(fully_connected, seed):
     """Rounds and clips, with weights that cancel and with ordinary ones: against exact values of all neurons."""
     rng = np.random.default_rng(seed)
     layers = wild_layers(rng, [1, 4, 3, 2])
@@ -157,7 +158,7 @@ def test_tightened_bounds_hold_wherever_the_margin_is_not_positive(fully_connect
     low_, high_ = lower[:, None].copy(), upper[:, None].copy()
     clip(of, groups, [0.3, 1.0, 5.0], below(of, goal, low_, high_, slopes, None, facets), low_, high_)
     # the margin less the shift, exactly, as another output bias
-    net = exact(layers)
+    net = Exact(layers)
     net.layers[-1][1][0] -= Fraction(shift)
     layer_of = {node: i for i, node in enumerate(of.numbers)}
     for x in net.where_not_positive(low, high, 0):

@@ -1,44 +1,25 @@
 """`lingraft compare`: side by side with another verifier, and loud when they contradict each other."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-import torch.nn.functional as F
 from typer.testing import CliRunner
 
 from lingraft import LingraftError
 from lingraft.cli import app
-from lingraft.data import load
 from lingraft.files import read_lines
 from lingraft.formats.answer import read_counterexample
-from lingraft.model import zoo
-from lingraft.runs import ModelDescription, Run
 from lingraft.work.vnncomp.other_verifiers import find_tool
 
 SMALL, LARGE = "0.002", "0.2"
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder with a network that knows most digits, normalization included."""
-    torch.manual_seed(0)
-    model = zoo.build("digits-cnn", mean=[0.3], std=[0.4])
-    train = load("digits", "train")
-    pixels, labels = train.pixels(slice(400)), train.labels[:400]
-    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
-    for _ in range(40):
-        optimizer.zero_grad()
-        F.cross_entropy(model(pixels), labels).backward()
-        optimizer.step()
-    folder = Run(tmp_path_factory.mktemp("runs") / "digits")
-    about: dict[str, Any] = {"mean": [0.3], "std": [0.4], "data": "digits", "eps": 0.05}
-    folder.write_description(ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, **about))
-    folder.save_weights(model)
-    return folder.path
+def run(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(trained_run, tmp_path_factory.mktemp("runs") / "digits")
 
 
 @pytest.fixture(scope="module")

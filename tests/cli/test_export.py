@@ -7,35 +7,18 @@ from pathlib import Path
 import onnxruntime
 import pytest
 import torch
-from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import lingraft
 from lingraft import LingraftError, data
 from lingraft.cli import app
 from lingraft.formats.vnnlib import read_vnnlib
-from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
-    """A run folder with a network that knows most digits."""
-    torch.manual_seed(0)
-    model = zoo.build("digits-cnn")
-    train = data.load("digits", "train")
-    pixels, labels = train.pixels(slice(400)), train.labels[:400]
-    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
-    for _ in range(40):
-        optimizer.zero_grad()
-        F.cross_entropy(model(pixels), labels).backward()
-        optimizer.step()
-    folder = Run(tmp_path_factory.mktemp("runs") / "digits")
-    folder.write_description(
-        ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=0.05)
-    )
-    folder.save_weights(model)
-    return folder.path
+def run(trained_run: Path) -> Path:
+    return trained_run
 
 
 def export(*arguments: object):
@@ -86,7 +69,7 @@ def test_benchmark_folder(run, tmp_path):
 
 
 def test_radius_of_the_run_is_the_default(run, tmp_path):
-    assert json.loads(export(run, "--vnnlib", tmp_path, "--images", "0:5", "--json").stdout)["eps"] == 0.05
+    assert json.loads(export(run, "--vnnlib", tmp_path, "--images", "0:5", "--json").stdout)["eps"] == 0.1
 
 
 @pytest.mark.parametrize(

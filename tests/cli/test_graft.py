@@ -7,36 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import lingraft
-from lingraft import LingraftError, data
+from lingraft import LingraftError
 from lingraft.cli import app
 from lingraft.cli.select import parse_gammas
 from lingraft.grafting.mask_file import load_mask
-from lingraft.model import zoo
 from lingraft.model.surgery import masks
-from lingraft.runs import ModelDescription, Run
+from lingraft.runs import Run
 
 
 @pytest.fixture(scope="module")
-def parent(tmp_path_factory) -> Path:
-    """A run folder with a network that knows most digits."""
-    torch.manual_seed(0)
-    model = zoo.build("digits-cnn")
-    train = data.load("digits", "train")
-    pixels, labels = train.pixels(slice(400)), train.labels[:400]
-    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
-    for _ in range(25):
-        optimizer.zero_grad()
-        F.cross_entropy(model(pixels), labels).backward()
-        optimizer.step()
-    run = Run(tmp_path_factory.mktemp("runs") / "digits")
-    run.write_description(
-        ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=0.05)
-    )
-    run.save_weights(model)
+def parent(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder that says how it was trained."""
+    run = Run(shutil.copytree(trained_run, tmp_path_factory.mktemp("runs") / "digits"))
     run.add_to_summary("training", {"settings": {"method": "fat", "batch": 256, "grad_align": 0.0}})
     return run.path
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from typer.testing import CliRunner
 
 from lingraft import LingraftError
@@ -20,40 +19,21 @@ from lingraft.cli import app
 from lingraft.cli.options import parse_images
 from lingraft.data import load
 from lingraft.files import read_lines
-from lingraft.model import zoo
-from lingraft.runs import ModelDescription, Run, load_tensors
+from lingraft.runs import Run, load_tensors
 from lingraft.runs import load as load_model
 
-IMAGES, EPS = 12, 0.03
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A network of the zoo, trained for an epoch."""
-    torch.manual_seed(0)
-    model, data = zoo.build("digits-cnn"), load("digits", "train")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for index in torch.randperm(len(data)).split(64):
-        optimizer.zero_grad()
-        F.cross_entropy(model(data.pixels(index)), data.labels[index]).backward()
-        optimizer.step()
-    run = Run(tmp_path_factory.mktemp("verify") / "run")
-    run.write_description(
-        ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=EPS)
-    )
-    run.save_weights(model)
-    return run
+IMAGES, EPS = 12, 0.1
 
 
 @pytest.fixture
-def run(trained: Run, tmp_path: Path) -> Run:
-    return Run(shutil.copytree(trained.path, tmp_path / "run"))
+def run(trained_run: Path, tmp_path: Path) -> Run:
+    return Run(shutil.copytree(trained_run, tmp_path / "run"))
 
 
 @pytest.fixture(scope="module")
-def whole(trained: Run) -> tuple[Run, dict[str, Any]]:
+def whole(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any]]:
     """A run that was not interrupted, and what it printed."""
-    run = Run(shutil.copytree(trained.path, trained.path.with_name("whole")))
+    run = Run(shutil.copytree(trained_run, tmp_path_factory.mktemp("verify") / "whole"))
     return run, json.loads(call(run, "--json", "--workers", "0"))
 
 

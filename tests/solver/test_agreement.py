@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_layers import KINDS
 from torch import Tensor, fx, nn
 from torch.nn.utils import parametrize, prune
 
@@ -288,8 +290,8 @@ def test_differences_beyond_rounding_are_noticed(dtype: torch.dtype) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), dtype=st.sampled_from([torch.float32, torch.float64]), graft=st.booleans())
-def test_rounding_alone_is_no_difference(nets: Any, seed: int, dtype: torch.dtype, graft: bool) -> None:
-    kind = nets.KINDS[seed % 4]
+def test_rounding_alone_is_no_difference(seed: int, dtype: torch.dtype, graft: bool) -> None:
+    kind = KINDS[seed % 4]
     model, shape = nets.conv(seed, None, kind) if seed % 3 else nets.vector(seed, kind)
     model = (nets.grafted(model, shape, seed) if graft else model).to(dtype)
     network, region = Network.from_module(model, shape), nets.box(shape, seed, 0.1)

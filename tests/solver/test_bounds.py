@@ -4,7 +4,9 @@ import itertools
 from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
+from exact_milp import Oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +21,7 @@ SEEDS = st.integers(0, 10**6)
 ROUNDING = 1e-9
 
 
-def _assert_inside(model: Any, region: Any, points: Any, nets: Any) -> None:
+def _assert_inside(model: Any, region: Any, points: Any) -> None:
     seen = nets.preactivations(model, points)
     for method in METHODS:
         found = bounds(model, region, method)
@@ -37,29 +39,27 @@ def _assert_inside(model: Any, region: Any, points: Any, nets: Any) -> None:
 @given(
     seed=SEEDS, kind=st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]), eps=st.floats(0, 0.5), graft=st.booleans()
 )
-def test_sampled_preactivations_lie_inside(
-    nets: Any, operation: str, seed: int, kind: str, eps: float, graft: bool
-) -> None:
+def test_sampled_preactivations_lie_inside(operation: str, seed: int, kind: str, eps: float, graft: bool) -> None:
     model, shape = nets.conv(seed, operation, kind)
     if graft:
         model = nets.grafted(model, shape, seed)
     region = nets.box(shape, seed, eps)
-    _assert_inside(model, region, nets.points(region, seed, 48, model), nets)
+    _assert_inside(model, region, nets.points(region, seed, 48, model))
 
 
 @settings(max_examples=12, deadline=None)
 @given(seed=SEEDS, kind=st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]), eps=st.floats(0, 2), graft=st.booleans())
-def test_sampled_preactivations_of_vectors_lie_inside(nets: Any, seed: int, kind: str, eps: float, graft: bool) -> None:
+def test_sampled_preactivations_of_vectors_lie_inside(seed: int, kind: str, eps: float, graft: bool) -> None:
     model, shape = nets.vector(seed, kind, hidden=(8, 7, 6))
     if graft:
         model = nets.grafted(model, shape, seed)
     region = nets.box(shape, seed, eps)
-    _assert_inside(model, region, nets.points(region, seed, 200, model), nets)
+    _assert_inside(model, region, nets.points(region, seed, 200, model))
 
 
 @settings(max_examples=30, deadline=None)
 @given(SEEDS, st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]), st.floats(0, 1), st.booleans())
-def test_sampled_margins_exceed_their_bounds(nets: Any, seed: int, kind: str, eps: float, graft: bool) -> None:
+def test_sampled_margins_exceed_their_bounds(seed: int, kind: str, eps: float, graft: bool) -> None:
     model, shape = nets.conv(seed, None, kind)
     if graft:
         model = nets.grafted(model, shape, seed)
@@ -73,7 +73,7 @@ def test_sampled_margins_exceed_their_bounds(nets: Any, seed: int, kind: str, ep
     assert bool((crown <= margins.amin(0) + ROUNDING).all())
 
 
-def _families(nets: Any, seed: int) -> list:
+def _families(seed: int) -> list:
     return [
         nets.vector(seed, hidden=(5, 4, 3)),
         nets.vector(seed, "leaky", hidden=(4, 4)),
@@ -84,14 +84,14 @@ def _families(nets: Any, seed: int) -> list:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_intervals_contain_crown_contains_alpha_contains_exact(nets: Any, oracle: Any, seed: int) -> None:
+def test_intervals_contain_crown_contains_alpha_contains_exact(seed: int) -> None:
     unstable = 0
-    for family, (model, shape) in enumerate(_families(nets, seed)):
+    for family, (model, shape) in enumerate(_families(seed)):
         if (seed + family) % 2:
             model = nets.grafted(model, shape, seed)
         region = nets.box(shape, seed, 0.5)
         by_method = [bounds(model, region, method) for method in METHODS]
-        exact = oracle(model, region)
+        exact = Oracle(model, region)
         for name, z in exact.sites.items():
             chain = [(found[name][0].flatten(), found[name][1].flatten()) for found in by_method]
             for (low, high), (lower, upper) in itertools.pairwise(chain):
@@ -105,7 +105,7 @@ def test_intervals_contain_crown_contains_alpha_contains_exact(nets: Any, oracle
     assert unstable > 20
 
 
-def test_alpha_tightens_what_crown_leaves(nets: Any) -> None:
+def test_alpha_tightens_what_crown_leaves() -> None:
     """α-CROWN is not just allowed to equal CROWN: on deep networks it is narrower in many neurons."""
     narrower = neurons = 0
     for seed in range(5):
@@ -120,7 +120,7 @@ def test_alpha_tightens_what_crown_leaves(nets: Any) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(SEEDS, st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]), st.booleans())
-def test_a_region_of_one_point_gives_the_forward_pass(nets: Any, seed: int, kind: str, graft: bool) -> None:
+def test_a_region_of_one_point_gives_the_forward_pass(seed: int, kind: str, graft: bool) -> None:
     model, shape = nets.conv(seed, None, kind)
     if graft:
         model = nets.grafted(model, shape, seed)
@@ -137,7 +137,7 @@ def test_a_region_of_one_point_gives_the_forward_pass(nets: Any, seed: int, kind
     torch.testing.assert_close(margin, model(region.lower[None])[0], rtol=0, atol=1e-8)
 
 
-def test_bad_questions(nets: Any) -> None:
+def test_bad_questions() -> None:
     model, shape = nets.vector(0)
     with pytest.raises(LingraftError, match=r"unknown method 'exact'.*intervals, crown"):
         bounds(model, nets.box(shape, 0, 0.1), "exact")

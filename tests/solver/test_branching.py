@@ -1,8 +1,7 @@
 """Splits cover the domain, are made where they can help, and are judged by what their children leave to prove."""
 
-from typing import Any
-
 import pytest
+import random_networks as nets
 import torch
 
 from lingraft.errors import LingraftError
@@ -12,7 +11,7 @@ from lingraft.solver.network import Network
 from lingraft.solver.verifier import Problem, Verifier
 
 
-def _root(nets: Any, seed: int, kind: str = "relu") -> tuple:
+def _root(seed: int, kind: str = "relu") -> tuple:
     model, shape = nets.vector(seed, kind, hidden=(6, 5))
     region = nets.box(shape, seed, 0.6)
     network, _, collapsed = nets.collapsed(model, region, nets.margins(0), torch.zeros(2).double())
@@ -23,8 +22,8 @@ def _root(nets: Any, seed: int, kind: str = "relu") -> tuple:
 
 @pytest.mark.parametrize("kind", ["relu", "tanh"])
 @pytest.mark.parametrize("seed", range(5))
-def test_children_cover_the_parent(nets: Any, kind: str, seed: int) -> None:
-    dual, domains, z = _root(nets, seed, kind)
+def test_children_cover_the_parent(kind: str, seed: int) -> None:
+    dual, domains, z = _root(seed, kind)
     count = len(domains)
     for _ in range(3):
         columns = torch.arange(len(domains))
@@ -52,25 +51,25 @@ def test_children_cover_the_parent(nets: Any, kind: str, seed: int) -> None:
     assert len(domains) == 8 * count
 
 
-def test_only_taps_that_can_be_split_have_scores(nets: Any) -> None:
-    dual, domains, _ = _root(nets, 1)
+def test_only_taps_that_can_be_split_have_scores() -> None:
+    dual, domains, _ = _root(1)
     domains.lower[0] = 0.0
     domains.upper[1] = 0.0
     score = scores(dual, domains, dual.evaluate(domains))
     assert torch.equal(torch.isfinite(score), dual.splittable(domains))
     assert not torch.isfinite(score[:2]).any()
-    dual, domains, _ = _root(nets, 1, "sigmoid")
+    dual, domains, _ = _root(1, "sigmoid")
     domains.upper[0] = domains.lower[0] + SMALLEST / 2
     score = scores(dual, domains, dual.evaluate(domains))
     assert not torch.isfinite(score[0]).any()
     assert torch.isfinite(score[1:]).all()
 
 
-def test_the_choice_is_better_than_the_worst(nets: Any) -> None:
+def test_the_choice_is_better_than_the_worst() -> None:
     """Over some problems, the chosen taps leave clearly less to prove than the worst ones."""
     chosen_left, worst_left = 0.0, 0.0
     for seed in range(10):
-        dual, domains, _ = _root(nets, seed)
+        dual, domains, _ = _root(seed)
         columns = torch.arange(len(domains))
 
         def left(tap: torch.Tensor) -> torch.Tensor:

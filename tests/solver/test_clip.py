@@ -1,8 +1,7 @@
 """Clipped bounds hold at every point of a domain whose margin is not positive, and they are the best of all γ tried."""
 
-from typing import Any
-
 import pytest
+import random_networks as nets
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ SEEDS = st.integers(0, 10**6)
 @given(SEEDS, st.sampled_from(["relu", "relu", "leaky", "tanh"]), st.floats(0.01, 0.9), st.booleans(), st.booleans())
 @example(65537, "relu", 0.5, True, False)  # a margin that is 0 everywhere, and 1e-17 when computed
 def test_points_with_a_margin_that_is_not_positive_stay(
-    nets: Any, seed: int, kind: str, share: float, conv: bool, single: bool
+    seed: int, kind: str, share: float, conv: bool, single: bool
 ) -> None:
     *_, collapsed, z, margins = nets.partly_negative(seed, kind, share, conv)
     if not collapsed.count:
@@ -46,9 +45,9 @@ def test_points_with_a_margin_that_is_not_positive_stay(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_equals_the_formula(nets: Any, seed: int) -> None:
+def test_equals_the_formula(seed: int) -> None:
     """b + γc − ‖a + γp‖₁ for each γ, computed tap by tap without groups, windows or float32."""
-    *_, collapsed, _, _ = nets.partly_negative(seed, "relu", 0.05, conv=seed % 2 == 0)
+    *_, collapsed, _, _ = nets.partly_negative(seed, "relu", 0.05, convolutional=seed % 2 == 0)
     if not collapsed.count:
         pytest.skip("this network has no taps")
     exact = Dual(collapsed, torch.float64)
@@ -75,7 +74,7 @@ def test_equals_the_formula(nets: Any, seed: int) -> None:
             assert float(expected - size) <= float(new[tap]) <= float(expected) + 1e-9
 
 
-def test_clipping_pays_where_the_bound_is_close(nets: Any) -> None:
+def test_clipping_pays_where_the_bound_is_close() -> None:
     """With a bound just below 0 hardly any of the region is left, and most intervals shrink."""
     shrunk = 0
     for seed in range(6):

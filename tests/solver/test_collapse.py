@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 SEEDS = st.integers(0, 10**6)
 
 
-def _assert_exact(nets: Any, model: Any, shape: tuple, seed: int, eps: float) -> int:
+def _assert_exact(model: Any, shape: tuple, seed: int, eps: float) -> int:
     region = nets.box(shape, seed, eps)
     generator = torch.Generator().manual_seed(seed)
     spec, offset = (torch.randn(*size, generator=generator).double() for size in [(4, 3), (4,)])
@@ -40,35 +41,35 @@ def _assert_exact(nets: Any, model: Any, shape: tuple, seed: int, eps: float) ->
     eps=st.floats(0.01, 0.6),
     graft=st.booleans(),
 )
-def test_every_operation(nets: Any, operation: str, seed: int, kind: str, eps: float, graft: bool) -> None:
+def test_every_operation(operation: str, seed: int, kind: str, eps: float, graft: bool) -> None:
     model, shape = nets.conv(seed, operation, kind)
     if graft:
         model = nets.grafted(model, shape, seed)
-    _assert_exact(nets, model, shape, seed, eps)
+    _assert_exact(model, shape, seed, eps)
 
 
-def test_vectors_and_many_taps(nets: Any) -> None:
+def test_vectors_and_many_taps() -> None:
     counts = []
     for seed in range(12):
         model, shape = nets.vector(seed, ("relu", "leaky", "tanh")[seed % 3], hidden=(9, 8, 7))
-        counts.append(_assert_exact(nets, model, shape, seed, 0.5))
+        counts.append(_assert_exact(model, shape, seed, 0.5))
     assert min(counts) > 5
 
 
-def test_grafted_and_stable_neurons_cost_nothing(nets: Any) -> None:
+def test_grafted_and_stable_neurons_cost_nothing() -> None:
     """A network grafted everywhere has no taps, and its margins are linear in the image."""
     for seed in range(4):
         model, shape = nets.conv(seed, "residual", "leaky")
-        assert _assert_exact(nets, nets.grafted(model, shape, seed, share=2.0), shape, seed, 1.0) == 0
+        assert _assert_exact(nets.grafted(model, shape, seed, share=2.0), shape, seed, 1.0) == 0
         model, shape = nets.vector(seed)
-        assert _assert_exact(nets, model, shape, seed, 0.0) == 0
+        assert _assert_exact(model, shape, seed, 0.0) == 0
 
 
-def test_sparse_and_dense_rows_are_the_same(nets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_and_dense_rows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     from lingraft.solver import matrix
 
     for threshold in (0.0, 2.0):
         monkeypatch.setattr(matrix, "SPARSE_BELOW", threshold)
         for seed in range(3):
             model, shape = nets.conv(seed, "conv")
-            _assert_exact(nets, model, shape, seed, 0.4)
+            _assert_exact(model, shape, seed, 0.4)

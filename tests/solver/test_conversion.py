@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
@@ -27,7 +28,7 @@ def _equal(model: nn.Module, shape: tuple[int, ...], images: Tensor) -> Network:
                                        "move", "identity"])  # fmt: skip
 @settings(max_examples=12, deadline=None)
 @given(seed=SEEDS, kind=st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]), graft=st.booleans())
-def test_every_operation(nets: Any, operation: str, seed: int, kind: str, graft: bool) -> None:
+def test_every_operation(operation: str, seed: int, kind: str, graft: bool) -> None:
     model, shape = nets.conv(seed, operation, kind)
     if graft:
         model = nets.grafted(model, shape, seed)
@@ -40,14 +41,14 @@ def test_every_operation(nets: Any, operation: str, seed: int, kind: str, graft:
 
 @settings(max_examples=15, deadline=None)
 @given(seed=SEEDS, kind=st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]), graft=st.booleans())
-def test_vectors(nets: Any, seed: int, kind: str, graft: bool) -> None:
+def test_vectors(seed: int, kind: str, graft: bool) -> None:
     model, shape = nets.vector(seed, kind)
     if graft:
         model = nets.grafted(model, shape, seed)
     _equal(model, shape, nets.points(nets.box(shape, seed, 2.0), seed, 8, model))
 
 
-def test_values_of_sites_are_the_models(nets: Any) -> None:
+def test_values_of_sites_are_the_models() -> None:
     for seed in range(10):
         model, shape = nets.conv(seed, "residual")
         images = nets.points(nets.box(shape, seed, 0.5), seed, 4)
@@ -123,7 +124,7 @@ def test_a_moved_value_may_be_given_by_its_name() -> None:
     _converted(lambda net, x: torch.flatten(input=x.view(-1, 2, 2), start_dim=1))
 
 
-def test_padding_is_merged_only_where_it_can_be(nets: Any) -> None:
+def test_padding_is_merged_only_where_it_can_be() -> None:
     padded = nn.Sequential(nn.ZeroPad2d((2, 1, 0, 1)), nn.Conv2d(2, 3, 3, padding=1, stride=2), nn.ReLU(), nn.Flatten())
     network = _equal(padded.double().eval(), (2, 5, 4), torch.randn(5, 2, 5, 4).double())
     assert [n.padding for n in network.nodes if isinstance(n, Convolution)] == [(1, 3, 2, 2)]

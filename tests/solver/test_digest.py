@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,7 +75,7 @@ def test_a_kind_of_node_with_something_new_in_it_has_no_digest() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["relu", "leaky", "tanh"]), st.booleans())
-def test_the_same_network_has_the_same_digest(nets: Any, seed: int, kind: str, graft: bool) -> None:
+def test_the_same_network_has_the_same_digest(seed: int, kind: str, graft: bool) -> None:
     """Whenever it is converted; another weight is another network."""
     model, shape = nets.conv(seed, None, kind)
     model = nets.grafted(model, shape, seed) if graft else model

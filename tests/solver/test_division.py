@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,7 +44,7 @@ def after(checks: int) -> Callable[[], bool]:
     parts=st.integers(2, 5),
 )
 def test_every_counterexample_is_in_a_part(
-    nets: Any, seed: int, kind: str, share: float, conv: bool, checks: int, parts: int
+    seed: int, kind: str, share: float, conv: bool, checks: int, parts: int
 ) -> None:
     *_, collapsed, z, margins = nets.partly_negative(seed, kind, share, conv)
     dual, exact = Dual(collapsed, torch.float32), Dual(collapsed, torch.float64)

@@ -1,8 +1,7 @@
 """Any multipliers give a sound bound; the gradients are right; better multipliers are found."""
 
-from typing import Any
-
 import pytest
+import random_networks as nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ SEEDS = st.integers(0, 10**6)
 KINDS = st.sampled_from(["relu", "relu", "leaky", "sigmoid", "tanh"])
 
 
-def _problem(nets: Any, seed: int, kind: str, eps: float, graft: bool) -> tuple:
+def _problem(seed: int, kind: str, eps: float, graft: bool) -> tuple:
     """A network with taps: itself collapsed, and points of its region with z, h (T, N) and margins (L, N)."""
     model, shape = nets.vector(seed, kind, hidden=(7, 6, 5)) if seed % 2 else nets.conv(seed, None, kind)
     if graft:
@@ -62,8 +61,8 @@ def _restricted(dual: Dual, collapsed: Collapsed, z: Tensor, seed: int, dtype: t
 
 @settings(max_examples=30, deadline=None)
 @given(SEEDS, KINDS, st.floats(0.01, 1), st.booleans())
-def test_any_multipliers_are_sound(nets: Any, seed: int, kind: str, eps: float, graft: bool) -> None:
-    collapsed, z, _, margins = _problem(nets, seed, kind, eps, graft)
+def test_any_multipliers_are_sound(seed: int, kind: str, eps: float, graft: bool) -> None:
+    collapsed, z, _, margins = _problem(seed, kind, eps, graft)
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-3)):
         dual = Dual(collapsed, dtype)
         domains, inside = _restricted(dual, collapsed, z, seed, dtype)
@@ -84,8 +83,8 @@ def test_any_multipliers_are_sound(nets: Any, seed: int, kind: str, eps: float, 
 
 @settings(max_examples=30, deadline=None)
 @given(SEEDS, KINDS, st.floats(0.01, 1), st.booleans())
-def test_precisions_agree(nets: Any, seed: int, kind: str, eps: float, graft: bool) -> None:
-    collapsed, z, _, _ = _problem(nets, seed, kind, eps, graft)
+def test_precisions_agree(seed: int, kind: str, eps: float, graft: bool) -> None:
+    collapsed, z, _, _ = _problem(seed, kind, eps, graft)
     single, double = Dual(collapsed, torch.float32), Dual(collapsed, torch.float64)
     domains, _ = _restricted(single, collapsed, z, seed, torch.float32)
     found, expected = single.bound(domains).double(), double.bound(domains.to(torch.float64))
@@ -115,8 +114,8 @@ def _reference(collapsed: Collapsed, domains: Domains, alpha: Tensor, beta: Tens
 
 @settings(max_examples=30, deadline=None)
 @given(SEEDS, KINDS, st.floats(0.05, 1), st.booleans())
-def test_bound_and_gradients_agree_with_autograd(nets: Any, seed: int, kind: str, eps: float, graft: bool) -> None:
-    collapsed, z, _, _ = _problem(nets, seed, kind, eps, graft)
+def test_bound_and_gradients_agree_with_autograd(seed: int, kind: str, eps: float, graft: bool) -> None:
+    collapsed, z, _, _ = _problem(seed, kind, eps, graft)
     dual = Dual(collapsed, torch.float64)
     domains, _ = _restricted(dual, collapsed, z, seed, torch.float64)
     alpha, beta = domains.alpha.clone().requires_grad_(), domains.beta.clone().requires_grad_()
@@ -136,11 +135,11 @@ def test_bound_and_gradients_agree_with_autograd(nets: Any, seed: int, kind: str
         torch.testing.assert_close(seen[-1], by_alpha * dual.open(domains), rtol=1e-7, atol=1e-9)
 
 
-def test_improve_improves(nets: Any) -> None:
+def test_improve_improves() -> None:
     """The last multipliers are kept, not the best: in a short search a bound may fall, but rarely, and not by much."""
     gains, start_gaps = [], []
     for seed in range(1, 40, 2):
-        collapsed, _, _, margins = _problem(nets, seed, "relu", 0.5, False)
+        collapsed, _, _, margins = _problem(seed, "relu", 0.5, False)
         dual = Dual(collapsed, torch.float64)
         domains = root_domains(collapsed, torch.float64)
         before = dual.bound(domains)
@@ -153,9 +152,9 @@ def test_improve_improves(nets: Any) -> None:
     assert float((gain > 0.02 * gap).double().mean()) > 0.5
 
 
-def test_enough_is_enough(nets: Any) -> None:
+def test_enough_is_enough() -> None:
     """A domain whose bound exceeds `enough` keeps its multipliers while others go on."""
-    collapsed, *_ = _problem(nets, 3, "relu", 0.5, False)
+    collapsed, *_ = _problem(3, "relu", 0.5, False)
     dual = Dual(collapsed, torch.float64)
     domains = root_domains(collapsed, torch.float64)
     before = dual.bound(domains)
@@ -168,7 +167,7 @@ def test_enough_is_enough(nets: Any) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS, st.floats(0.05, 1), st.booleans())
-def test_children_never_below_the_parent(nets: Any, seed: int, eps: float, graft: bool) -> None:
+def test_children_never_below_the_parent(seed: int, eps: float, graft: bool) -> None:
     """There are always multipliers with which both children of any split reach the parent's bound: from the parent's
     λ on the split tap, β = q − λ (on) or λ (off) where q ≥ 0, and 0 where q < 0 (pre-activations here are exact)."""
     model, shape = nets.vector(seed, hidden=(8,))
@@ -199,8 +198,8 @@ def test_children_never_below_the_parent(nets: Any, seed: int, eps: float, graft
 
 @settings(max_examples=10, deadline=None)
 @given(SEEDS, KINDS)
-def test_a_region_of_one_point_gives_the_margins(nets: Any, seed: int, kind: str) -> None:
-    collapsed, _, _, margins = _problem(nets, seed, kind, 0.0, True)
+def test_a_region_of_one_point_gives_the_margins(seed: int, kind: str) -> None:
+    collapsed, _, _, margins = _problem(seed, kind, 0.0, True)
     bound = Dual(collapsed, torch.float64).bound(root_domains(collapsed, torch.float64))
     torch.testing.assert_close(bound, margins[:, 0], rtol=0, atol=1e-7)
 
@@ -217,8 +216,8 @@ def test_bounds_are_rounded_outwards(pair: list[float]) -> None:
         torch.testing.assert_close(torch.cat([low, high]), torch.cat([lower, upper]), rtol=0, atol=1e6 * rounded)
 
 
-def test_select_join_and_precision_keep_domains_apart(nets: Any) -> None:
-    collapsed, z, _, _ = _problem(nets, 5, "relu", 0.5, False)
+def test_select_join_and_precision_keep_domains_apart() -> None:
+    collapsed, z, _, _ = _problem(5, "relu", 0.5, False)
     dual = Dual(collapsed, torch.float64)
     domains, _ = _restricted(dual, collapsed, z, 5, torch.float64)
     bound = dual.bound(domains)

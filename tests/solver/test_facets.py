@@ -1,8 +1,7 @@
 """Facets lie above the ReLUs of the first site wherever they are asked, and make bounds tighter that stay sound."""
 
-from typing import Any
-
 import pytest
+import random_networks as nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,9 +18,11 @@ from lingraft.solver.tighten import tighten
 SEEDS = st.integers(0, 10**6)
 
 
-def _problem(nets: Any, seed: int, share: float = 0.3) -> tuple[Collapsed, FirstSite | None, Tensor, Tensor, Tensor]:
+def _problem(seed: int, share: float = 0.3) -> tuple[Collapsed, FirstSite | None, Tensor, Tensor, Tensor]:
     """A margin and its first site; at points, scaled to |x| ≤ 1, x (n, N), z (T, N) and margins (N,)."""
-    model, region, spec, _, collapsed, z, margins = nets.partly_negative(seed, "relu", share, conv=seed % 2 == 0)
+    model, region, spec, _, collapsed, z, margins = nets.partly_negative(
+        seed, "relu", share, convolutional=seed % 2 == 0
+    )
     network, *_ = nets.collapsed(model, region, spec, spec[:, 0])
     points = network.inside(nets.points(region, seed, 400, model)).flatten(1).t()
     x = (points - collapsed.center[:, None]) / collapsed.radius[:, None].clamp(min=1e-30)
@@ -37,8 +38,8 @@ def _random_shares(first: FirstSite, seed: int) -> Shares:
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
-def test_any_facets_are_above_the_relus(nets: Any, seed: int) -> None:
-    _, first, x, z, _ = _problem(nets, seed)
+def test_any_facets_are_above_the_relus(seed: int) -> None:
+    _, first, x, z, _ = _problem(seed)
     if first is None:
         return
     facets = first.facets(_random_shares(first, seed))
@@ -56,8 +57,8 @@ def test_any_facets_are_above_the_relus(nets: Any, seed: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
-def test_envelopes_touch_the_relus_at_corners(nets: Any, seed: int) -> None:
-    _, first, x, *_ = _problem(nets, seed)
+def test_envelopes_touch_the_relus_at_corners(seed: int) -> None:
+    _, first, x, *_ = _problem(seed)
     if first is None:
         return
     corner = torch.where(x[:, 0] > 0, 1.0, -1.0).double()
@@ -69,9 +70,9 @@ def test_envelopes_touch_the_relus_at_corners(nets: Any, seed: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, st.booleans())
-def test_bounds_are_sound_with_any_shares_and_multipliers(nets: Any, seed: int, single: bool) -> None:
+def test_bounds_are_sound_with_any_shares_and_multipliers(seed: int, single: bool) -> None:
     """At the root, on both sides of a split, and of taps tightened under the margin; found with Adam or made up."""
-    collapsed, first, _, z, margins = _problem(nets, seed)
+    collapsed, first, _, z, margins = _problem(seed)
     if first is None:
         return
     dtype = torch.float32 if single else torch.float64
@@ -97,8 +98,8 @@ def test_bounds_are_sound_with_any_shares_and_multipliers(nets: Any, seed: int, 
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_gradient_is_that_of_the_bound(nets: Any, seed: int) -> None:
-    collapsed, first, *_ = _problem(nets, seed)
+def test_the_gradient_is_that_of_the_bound(seed: int) -> None:
+    collapsed, first, *_ = _problem(seed)
     if first is None:
         pytest.skip("this network has no taps in its first site")
     dual = Dual(collapsed, torch.float64)
@@ -115,11 +116,11 @@ def test_the_gradient_is_that_of_the_bound(nets: Any, seed: int) -> None:
         assert slope == pytest.approx(float(gradient[tap, 0]), abs=1e-4 * (1 + abs(slope)))
 
 
-def test_the_fitted_ones_make_bounds_tighter(nets: Any) -> None:
+def test_the_fitted_ones_make_bounds_tighter() -> None:
     """With the multipliers that the chords have, and clearly so on most networks."""
     gains = []
     for seed in range(12):
-        collapsed, first, *_ = _problem(nets, seed)
+        collapsed, first, *_ = _problem(seed)
         if first is None:
             continue
         chords = Dual(collapsed, torch.float64)

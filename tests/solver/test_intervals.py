@@ -1,9 +1,9 @@
 """Interval bounds hold everywhere and are exact where nothing is lost."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ SEEDS = st.integers(0, 10**6)
 
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]), st.floats(0, 2), st.booleans())
-def test_every_value_lies_inside(nets: Any, seed: int, kind: str, eps: float, graft: bool) -> None:
+def test_every_value_lies_inside(seed: int, kind: str, eps: float, graft: bool) -> None:
     model, shape = nets.conv(seed, None, kind)
     if graft:
         model = nets.grafted(model, shape, seed)

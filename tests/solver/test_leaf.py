@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import random_networks as nets
 import torch
+from exact_milp import Oracle
 from scipy.optimize import linprog
 from torch import Tensor, nn
 
@@ -56,7 +58,7 @@ def _leaves(collapsed: Any) -> Domains:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_least_leaf_is_the_minimum(nets: Any, oracle: Any, seed: int) -> None:
+def test_the_least_leaf_is_the_minimum(seed: int) -> None:
     model, shape = nets.vector(seed, hidden=(3, 3))
     plain = nn.Sequential(*[m if isinstance(m, nn.Linear) else nn.ReLU() for m in model]).eval()
     region = nets.box(shape, seed, 0.7)
@@ -66,12 +68,12 @@ def test_the_least_leaf_is_the_minimum(nets: Any, oracle: Any, seed: int) -> Non
     solved = [solve_leaf(collapsed, leaves.select(torch.tensor([i])), 60) for i in range(len(leaves))]
     value, _, point = min(solved, key=lambda answer: answer[0])
     assert value == pytest.approx(_by_enumeration(plain, region, spec[0], 0.1), abs=1e-6)
-    reference = oracle(plain, region)
+    reference = Oracle(plain, region)
     assert value == pytest.approx(reference.minimum(reference.margin(spec[0], 0.1)).value, abs=1e-6)
     assert float(plain(point[None])[0].detach() @ spec[0]) + 0.1 == pytest.approx(value, abs=1e-6)
 
 
-def test_the_multipliers_prove_the_bound(nets: Any) -> None:
+def test_the_multipliers_prove_the_bound() -> None:
     """The dual with the leaf's β gives the same bound, and never less than without."""
     for seed in range(4):
         model, shape = nets.vector(seed, hidden=(3, 2))
@@ -90,7 +92,7 @@ def test_the_multipliers_prove_the_bound(nets: Any) -> None:
             assert value >= float(without[i]) - 1e-6
 
 
-def test_empty_leaves_are_positive_and_no_time_is_no_answer(nets: Any) -> None:
+def test_empty_leaves_are_positive_and_no_time_is_no_answer() -> None:
     """z₁ ≥ 0 and z₂ ≥ 0 exclude each other where z₂ = −1 − z₁."""
     model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)).double().eval()
     with torch.no_grad():
@@ -107,7 +109,7 @@ def test_empty_leaves_are_positive_and_no_time_is_no_answer(nets: Any) -> None:
     assert all(solve_leaf(collapsed, leaves.select(torch.tensor([i])), 60)[0] < 0 for i in others)
 
 
-def test_without_taps(nets: Any) -> None:
+def test_without_taps() -> None:
     """A network that is linear on the region."""
     model, shape = nets.vector(2)
     model = nets.grafted(model, shape, 2, share=2.0)
@@ -120,7 +122,7 @@ def test_without_taps(nets: Any) -> None:
 
 
 @pytest.mark.parametrize("power", [-40, 60, 100])
-def test_no_scale_of_the_weights_makes_a_leaf_look_empty(nets: Any, power: int) -> None:
+def test_no_scale_of_the_weights_makes_a_leaf_look_empty(power: int) -> None:
     """A solver calls badly scaled programs infeasible; a leaf's bound may not depend on that."""
 
     def bounds(model: nn.Module, region: Region) -> list[float]:
@@ -171,7 +173,7 @@ def _on_edge(seed: int, size: float) -> tuple[nn.Sequential, Tensor, list[Fracti
 
 
 @pytest.mark.parametrize("size", [1.0, 1e3])
-def test_large_multipliers_do_not_make_a_proof_of_rounding(size: float, nets: Any) -> None:
+def test_large_multipliers_do_not_make_a_proof_of_rounding(size: float) -> None:
     """The image is in the leaf, by exact arithmetic, so no β may prove more of the leaf than its margin."""
     tested = 0
     for seed in range(60):

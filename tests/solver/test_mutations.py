@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
+from exact_milp import Oracle
 from torch import Tensor
 
 from lingraft import LingraftError
@@ -47,7 +49,7 @@ ROUNDING = 1e-9
 # --- the checks -----------------------------------------------------------------------------------------------------
 
 
-def _networks(nets: Any) -> Iterator[tuple]:
+def _networks() -> Iterator[tuple]:
     """Networks in which every rule matters, each with a region, points of it, two margins and their values there."""
     built = [
         nets.grafted(*nets.vector(3, hidden=(6, 5)), 3),
@@ -68,8 +70,8 @@ def _networks(nets: Any) -> Iterator[tuple]:
             yield model, region, points, spec, offset, model(points) @ spec.t() + offset
 
 
-def _bounds_hold(nets: Any) -> None:
-    for model, region, points, *_ in _networks(nets):
+def _bounds_hold() -> None:
+    for model, region, points, *_ in _networks():
         seen = nets.preactivations(model, points)
         for method in METHODS:
             for name, (lower, upper) in bounds.bounds(model, region, method).items():
@@ -77,8 +79,8 @@ def _bounds_hold(nets: Any) -> None:
                 assert bool((seen[name] <= upper + ROUNDING).all())
 
 
-def _the_collapsed_network_is_the_network(nets: Any) -> None:
-    for model, region, points, spec, offset, margins in _networks(nets):
+def _the_collapsed_network_is_the_network() -> None:
+    for model, region, points, spec, offset, margins in _networks():
         network, found, collapsed = nets.collapsed(model, region, spec, offset)
         for bound in (margin_intervals(found, spec, offset), margin_crown(network, found, spec, offset)):
             assert bool((bound <= margins + ROUNDING).all())
@@ -92,9 +94,9 @@ def _the_collapsed_network_is_the_network(nets: Any) -> None:
         torch.testing.assert_close(given.t(), margins, rtol=0, atol=ROUNDING)
 
 
-def _domains_are_bounded(nets: Any) -> None:
+def _domains_are_bounded() -> None:
     """Both sides of three splits, one after the other: the points of each side have margins above its bound."""
-    for model, region, points, spec, offset, margins in _networks(nets):
+    for model, region, points, spec, offset, margins in _networks():
         network, _, collapsed = nets.collapsed(model, region, spec, offset)
         if not collapsed.count:
             continue
@@ -115,8 +117,8 @@ def _domains_are_bounded(nets: Any) -> None:
             assert bool(((z <= domains.upper.t()[:, :, None] + ROUNDING).all(1) | ~inside).all())
 
 
-def _facets_are_bounds(nets: Any) -> None:
-    for model, region, points, spec, offset, margins in _networks(nets):
+def _facets_are_bounds() -> None:
+    for model, region, points, spec, offset, margins in _networks():
         network, _, collapsed = nets.collapsed(model, region, spec, offset)
         first = facets.first_site(collapsed)
         if first is None:
@@ -134,9 +136,9 @@ def _facets_are_bounds(nets: Any) -> None:
                 assert float(exact.with_facets(found).bound(domain)) <= float(margins[:, i].min()) + ROUNDING
 
 
-def _multipliers_help(nets: Any) -> None:
+def _multipliers_help() -> None:
     better = worse = 0
-    for model, region, _, spec, offset, _ in _networks(nets):
+    for model, region, _, spec, offset, _ in _networks():
         _, _, collapsed = nets.collapsed(model, region, spec, offset)
         exact, domains = Dual(collapsed, torch.float64), root_domains(collapsed, torch.float64)
         before, after = exact.bound(domains), improve(exact, domains, 20)[0]
@@ -145,8 +147,8 @@ def _multipliers_help(nets: Any) -> None:
     assert better > 2 * worse, "steps on the multipliers make bounds better"
 
 
-def _counterexamples_stay(nets: Any) -> None:
-    for model, region, points, spec, offset, margins in _networks(nets):
+def _counterexamples_stay() -> None:
+    for model, region, points, spec, offset, margins in _networks():
         lowered = offset - margins.quantile(0.3, dim=0)
         network, _, collapsed = nets.collapsed(model, region, spec, lowered)
         if not collapsed.count:
@@ -169,12 +171,12 @@ def _counterexamples_stay(nets: Any) -> None:
             assert bool((here <= domain.upper + ROUNDING).all())
 
 
-def _verdicts_are_exact(nets: Any, oracle: Any) -> None:
+def _verdicts_are_exact() -> None:
     """Margins whose exact minimum is a bit above 0 or a bit below."""
     for seed in range(3):
         model, shape = nets.vector(seed, hidden=(6, 5))
         region, spec = nets.box(shape, seed, 0.8), nets.margins(seed % 3)[:1]
-        exact = oracle(model, region)
+        exact = Oracle(model, region)
         best = exact.minimum(exact.margin(spec[0]))
         for share in (0.02, -0.02):
             offset = torch.tensor([share - best.value], dtype=torch.float64)
@@ -186,7 +188,7 @@ def _verdicts_are_exact(nets: Any, oracle: Any) -> None:
                 assert float(model(witness[None])[0].detach() @ spec[0] + offset) < 1e-5
 
 
-def _search_alone_is_exact(nets: Any, oracle: Any) -> None:
+def _search_alone_is_exact() -> None:
     """The same without any attack: what the search proves must be true, and what is true it must prove."""
 
     def nothing(*_: Any, **__: Any) -> None:
@@ -197,7 +199,7 @@ def _search_alone_is_exact(nets: Any, oracle: Any) -> None:
         for seed in range(4):
             model, shape = nets.vector(seed, hidden=(5, 4))
             region, spec = nets.box(shape, seed, 0.8), nets.margins(seed % 3)[:1]
-            exact = oracle(model, region)
+            exact = Oracle(model, region)
             lowest = exact.minimum(exact.margin(spec[0])).value
             for share in (0.02, -0.02):
                 offset = torch.tensor([share - lowest], dtype=torch.float64)
@@ -205,19 +207,19 @@ def _search_alone_is_exact(nets: Any, oracle: Any) -> None:
                 assert (result.verdict == "verified") == (share > 0)
 
 
-def _checks(nets: Any, oracle: Any) -> None:
-    _bounds_hold(nets)
-    _the_collapsed_network_is_the_network(nets)
-    _domains_are_bounded(nets)
-    _facets_are_bounds(nets)
-    _multipliers_help(nets)
-    _counterexamples_stay(nets)
-    _verdicts_are_exact(nets, oracle)
-    _search_alone_is_exact(nets, oracle)
+def _checks() -> None:
+    _bounds_hold()
+    _the_collapsed_network_is_the_network()
+    _domains_are_bounded()
+    _facets_are_bounds()
+    _multipliers_help()
+    _counterexamples_stay()
+    _verdicts_are_exact()
+    _search_alone_is_exact()
 
 
-def test_the_checks_pass(nets: Any, oracle: Any) -> None:
-    _checks(nets, oracle)
+def test_the_checks_pass() -> None:
+    _checks()
 
 
 # --- the mutations --------------------------------------------------------------------------------------------------
@@ -520,8 +522,8 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_a_wrong_rule_is_noticed(nets: Any, oracle: Any, name: str) -> None:
+def test_a_wrong_rule_is_noticed(name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         MUTATIONS[name](patch)
         with pytest.raises((AssertionError, LingraftError)):
-            _checks(nets, oracle)
+            _checks()

@@ -6,7 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
+from exact_milp import Oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -30,11 +32,11 @@ def _scaled(model: nn.Sequential, power: int) -> nn.Sequential:
     return model
 
 
-def _problem(nets: Any, oracle: Any, seed: int, share: float) -> tuple[Region, Tensor, Tensor]:
+def _problem(seed: int, share: float) -> tuple[Region, Tensor, Tensor]:
     """A constraint whose exact minimum is that share of the way from 0 to its value at the center."""
     model, shape = nets.vector(seed, hidden=(4, 3))
     region, spec = nets.box(shape, seed, 0.5), nets.margins(seed % 3)[:1]
-    exact = oracle(model, region)
+    exact = Oracle(model, region)
     lowest = exact.minimum(exact.margin(spec[0])).value
     with torch.no_grad():
         center = float((model(((region.lower + region.upper) / 2)[None]) @ spec.t())[0, 0])
@@ -42,11 +44,11 @@ def _problem(nets: Any, oracle: Any, seed: int, share: float) -> tuple[Region, T
 
 
 @pytest.mark.parametrize("power", [-2, 3, 12])
-def test_powers_of_two_change_no_verdict(nets: Any, oracle: Any, power: int) -> None:
+def test_powers_of_two_change_no_verdict(power: int) -> None:
     verdicts: Counter[str] = Counter()
     for seed in range(6):
         for share in (0.05, -0.05):
-            region, spec, offset = _problem(nets, oracle, seed, share)
+            region, spec, offset = _problem(seed, share)
             model, _ = nets.vector(seed, hidden=(4, 3))
             result = nets.verify(_scaled(model, power), region, spec, offset * 2.0 ** (3 * power))
             assert result.verdict == ("verified" if share > 0 else "falsified"), (seed, share, result)
@@ -55,11 +57,11 @@ def test_powers_of_two_change_no_verdict(nets: Any, oracle: Any, power: int) -> 
 
 
 @pytest.mark.parametrize("power", [30, 60, 110, 200, 330])
-def test_huge_weights_are_never_verified_wrongly(nets: Any, oracle: Any, power: int) -> None:
+def test_huge_weights_are_never_verified_wrongly(power: int) -> None:
     """Float32 overflows from 2^43 on, solvers lose their footing before that; "unknown: numerical" is a fair answer."""
     wrong = 0
     for seed in range(4):
-        region, spec, offset = _problem(nets, oracle, seed, -0.05)
+        region, spec, offset = _problem(seed, -0.05)
         model, _ = nets.vector(seed, hidden=(4, 3))
         result = nets.verify(_scaled(model, power), region, spec, offset * 2.0 ** (3 * power))
         assert result.verdict != "verified", result
@@ -84,7 +86,7 @@ def _cancelling(seed: int, size: float) -> tuple[nn.Sequential, Fraction]:
 
 
 @pytest.mark.parametrize("exponent", range(8, 18))
-def test_sums_that_cancel(nets: Any, exponent: int) -> None:
+def test_sums_that_cancel(exponent: int) -> None:
     """The exact minimum is below 0 by less than float64 resolves: its sums may come out above 0, but prove nothing."""
     region = Region(torch.zeros(2).double(), torch.ones(2).double())
     for seed in range(25):
@@ -120,7 +122,7 @@ def _amplified(seed: int, size: float, factor: float, shared: bool) -> tuple[nn.
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("size", "factor"), [(1e5, 1e5), (1e6, 1e6), (1e8, 1e4)])
-def test_sums_that_cancel_before_a_large_factor(nets: Any, size: float, factor: float, shared: bool) -> None:
+def test_sums_that_cancel_before_a_large_factor(size: float, factor: float, shared: bool) -> None:
     """What is rounded away where terms cancel is small beside them, but not behind the factor."""
     region = Region(torch.zeros(2).double(), torch.ones(2).double())
     spec, offset = nets.margins(0, 2), torch.zeros(1).double()
@@ -172,7 +174,7 @@ def _certain(model: nn.Module, region: Region, method: str, spec: Tensor) -> tup
 
 
 @pytest.mark.parametrize("as_map", [False, True])
-def test_sums_of_many_terms(nets: Any, as_map: bool) -> None:
+def test_sums_of_many_terms(as_map: bool) -> None:
     """What 131,200 additions round away is far more than any one of them does."""
     worst = 0.0
     for power in range(-30, -24):
@@ -187,7 +189,7 @@ def test_sums_of_many_terms(nets: Any, as_map: bool) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 3000), st.integers(-10, 20), st.sampled_from(["intervals", "crown"]))
-def test_sums_of_any_length_and_scale(nets: Any, seed: int, terms: int, power: int, method: str) -> None:
+def test_sums_of_any_length_and_scale(seed: int, terms: int, power: int, method: str) -> None:
     """Two layers of exactly known numbers on one image: what is proven of their margin is no more than it is."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -215,7 +217,7 @@ def test_sums_of_any_length_and_scale(nets: Any, seed: int, terms: int, power: i
     assert Fraction(certain) <= logits[0] - logits[1]
 
 
-def test_the_allowance_for_an_ordinary_network_is_small(nets: Any) -> None:
+def test_the_allowance_for_an_ordinary_network_is_small() -> None:
     """Around 1e-9 of what the logits are made of: far below the margin that a proof must have."""
     model, shape = nets.conv(3, None, "relu")
     region = nets.box(shape, 3, 0.05)
@@ -227,7 +229,7 @@ def test_the_allowance_for_an_ordinary_network_is_small(nets: Any) -> None:
     assert float(total.max()) < 1e-9 * max(found.sizes)
 
 
-def test_lines_whose_parts_cancel(nets: Any) -> None:
+def test_lines_whose_parts_cancel() -> None:
     """slope·z + intercept of a grafted neuron loses as much as its parts are large, and a factor makes it matter."""
     model = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 2)).double().eval()
     values = ([[1.0]], [0.0], [[1e6], [0.0]], [0.0, 0.0])
@@ -247,10 +249,10 @@ def test_lines_whose_parts_cancel(nets: Any) -> None:
     assert too_large, "nothing was rounded up, so nothing was tested"
 
 
-def test_a_minimum_of_zero_is_not_verified(nets: Any, oracle: Any) -> None:
+def test_a_minimum_of_zero_is_not_verified() -> None:
     found: Counter[str] = Counter()
     for seed in range(8):
-        region, spec, offset = _problem(nets, oracle, seed, 0.0)
+        region, spec, offset = _problem(seed, 0.0)
         model, _ = nets.vector(seed, hidden=(4, 3))
         result = nets.verify(model, region, spec, offset, double=seed % 2 == 0)
         assert result.verdict != "verified"
@@ -265,7 +267,7 @@ def test_a_minimum_of_zero_is_not_verified(nets: Any, oracle: Any) -> None:
         assert nets.verify(model, region, nets.margins(0, 2)).verdict != "verified"
 
 
-def test_boxes_without_float32_images(nets: Any, oracle: Any) -> None:
+def test_boxes_without_float32_images() -> None:
     """Proofs hold for the real numbers in the box; a witness would have to be a float32 image in it, so none is given."""
     verdicts: Counter[tuple[str, bool]] = Counter()
     for seed in range(8):
@@ -274,7 +276,7 @@ def test_boxes_without_float32_images(nets: Any, oracle: Any) -> None:
         region = Region(lower, lower + 1e-11)
         assert bool((region.narrowed()[0] > region.narrowed()[1]).any())
         spec = nets.margins(seed % 3)[:1]
-        exact = oracle(model, region)
+        exact = Oracle(model, region)
         lowest = exact.minimum(exact.margin(spec[0])).value
         for share in (0.01, -0.01):
             # the image is elsewhere and right, so that the verdict is about the box

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
 from torch import Tensor, nn
 
@@ -17,7 +18,7 @@ def _grid(region: Region, count: int = 301) -> Tensor:
 
 @pytest.mark.parametrize("grafted", [False, True], ids=["plain", "grafted"])
 @pytest.mark.parametrize(("kind", "gain", "radius"), [("sigmoid", 3, 0.8), ("tanh", 2, 0.5)])
-def test_verdicts_agree_with_grids(nets: Any, kind: str, gain: float, radius: float, grafted: bool) -> None:
+def test_verdicts_agree_with_grids(kind: str, gain: float, radius: float, grafted: bool) -> None:
     """Margins whose minimum on the grid is a bit above 0 or a bit below; the search splits smooth neurons for them."""
     verdicts: Counter[str] = Counter()
     split = 0

@@ -4,7 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
+from exact_milp import Oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -21,7 +23,7 @@ SEEDS = st.integers(0, 10**6)
 @settings(max_examples=20, deadline=None)
 @given(SEEDS, st.sampled_from(["relu", "relu", "leaky", "tanh"]), st.floats(0.01, 0.9), st.booleans(), st.booleans())
 def test_points_with_a_margin_that_is_not_positive_stay(
-    nets: Any, seed: int, kind: str, share: float, conv: bool, single: bool
+    seed: int, kind: str, share: float, conv: bool, single: bool
 ) -> None:
     *_, collapsed, z, margins = nets.partly_negative(seed, kind, share, conv)
     if not collapsed.count:
@@ -52,14 +54,14 @@ def test_points_with_a_margin_that_is_not_positive_stay(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_tightened_bounds_contain_the_exact_range(nets: Any, oracle: Any, seed: int) -> None:
+def test_tightened_bounds_contain_the_exact_range(seed: int) -> None:
     model, region, spec, offset, collapsed, _, _ = nets.partly_negative(seed, "relu", 0.1)
     dual = Dual(collapsed, torch.float64)
     domains = root_domains(collapsed, torch.float64)
     before = (domains.upper - domains.lower).clone()
     for _ in range(3):
         tighten(dual, dual, domains, torch.arange(collapsed.count), steps=20)
-    exact = oracle(model, region)
+    exact = Oracle(model, region)
     margin = exact.margin(spec[0], float(offset))
     sites = list(exact.sites.values())
     tightest = []
@@ -76,12 +78,12 @@ def test_tightened_bounds_contain_the_exact_range(nets: Any, oracle: Any, seed: 
     assert min(tightest) >= -2e-5
 
 
-def test_bounds_that_cross_prove_the_margin(nets: Any, oracle: Any) -> None:
+def test_bounds_that_cross_prove_the_margin() -> None:
     """They may only cross where the margin is positive, and on easy problems they do."""
     crossed = 0
     for seed in range(12):
         model, region, spec, _offset, *_ = nets.partly_negative(seed, "relu", 0.1)
-        exact = oracle(model, region).minimum(oracle(model, region).margin(spec[0], 0.0))
+        exact = Oracle(model, region).minimum(Oracle(model, region).margin(spec[0], 0.0))
         for delta in (0.3, -1e-7):
             _, _, collapsed = nets.collapsed(model, region, spec, torch.tensor([delta - exact.value]).double())
             if not collapsed.count:
@@ -98,7 +100,7 @@ def test_bounds_that_cross_prove_the_margin(nets: Any, oracle: Any) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(SEEDS)
-def test_gradients_of_the_search(nets: Any, seed: int) -> None:
+def test_gradients_of_the_search(seed: int) -> None:
     """∂bound/∂γ is the margin at the minimizer, and α's is as in `improve`: compared with differences of the bound."""
     *_, collapsed, _, _ = nets.partly_negative(seed, "relu", 0.2)
     dual = Dual(collapsed, torch.float64)
@@ -135,7 +137,7 @@ def test_gradients_of_the_search(nets: Any, seed: int) -> None:
     torch.testing.assert_close(along[smooth], (right - left)[smooth] / 2e-6, rtol=1e-2, atol=1e-4)
 
 
-def test_tap_rows_are_the_preactivations(nets: Any) -> None:
+def test_tap_rows_are_the_preactivations() -> None:
     for seed in range(6):
         *_, _region, _, _, collapsed, z, _ = nets.partly_negative(seed, "relu", 0.2)
         dual = Dual(collapsed, torch.float64)

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import random_networks as nets
 import torch
+from exact_milp import Oracle
 from torch import Tensor, nn
 
 from lingraft.solver.region import Region
@@ -31,12 +33,12 @@ def _check(result: Any, model: nn.Module, region: Region, spec: Tensor, offset: 
         assert float((_logits(model, witness) @ spec.t() + offset).min()) < CLOSE
 
 
-def _problems(nets: Any, oracle: Any, model: nn.Module, shape: tuple[int, ...], seed: int) -> Iterator[tuple]:
+def _problems(model: nn.Module, shape: tuple[int, ...], seed: int) -> Iterator[tuple]:
     """Two constraints C·y + d > 0 whose exact minimum is a bit above 0, then one of them below, then a label's ball."""
     generator = torch.Generator().manual_seed(seed)
     region = nets.box(shape, seed, (0.2, 0.4, 0.8)[seed % 3])
     spec = torch.randn(2, 3, generator=generator).double()
-    exact = oracle(model, region)
+    exact = Oracle(model, region)
     lowest = torch.tensor([exact.minimum(exact.margin(row)).value for row in spec], dtype=torch.float64)
     center = _logits(model, (region.lower + region.upper) / 2) @ spec.t()
     near = (1e-2, 4e-2, 0.2)[seed // 3 % 3] * (center - lowest).max().clamp(min=1e-2)
@@ -46,7 +48,7 @@ def _problems(nets: Any, oracle: Any, model: nn.Module, shape: tuple[int, ...], 
     image = nets.box(shape, seed, 0.0).lower
     eps = (0.05, 0.2, 0.5)[seed % 3]
     ball, rows = Region(image - eps, image + eps), nets.margins(int(_logits(model, image).argmax()))
-    exact = oracle(model, ball)
+    exact = Oracle(model, ball)
     minimum = min(exact.minimum(exact.margin(row)).value for row in rows)
     yield ball, rows, torch.zeros(2, dtype=torch.float64), minimum
 
@@ -56,13 +58,13 @@ def _logits(model: nn.Module, image: Tensor) -> Tensor:
         return model(image[None])[0]
 
 
-FAMILIES: dict[str, Callable[[Any, int], Net]] = {
-    "plain": lambda nets, seed: nets.vector(seed, hidden=(6, 5)),
-    "deep": lambda nets, seed: nets.vector(seed, hidden=(5, 4, 3)),
-    "leaky": lambda nets, seed: nets.vector(seed, "leaky", hidden=(6, 5)),
-    "residual": lambda nets, seed: nets.residual_vector(seed, width=3, sign=1 - 2 * (seed % 2)),
-    "max pooling": lambda nets, seed: nets.max_pool(seed),
-    "convolution": lambda nets, seed: nets.conv(seed, None, ("relu", "leaky")[seed % 2], small=True),
+FAMILIES: dict[str, Callable[[int], Net]] = {
+    "plain": lambda seed: nets.vector(seed, hidden=(6, 5)),
+    "deep": lambda seed: nets.vector(seed, hidden=(5, 4, 3)),
+    "leaky": lambda seed: nets.vector(seed, "leaky", hidden=(6, 5)),
+    "residual": lambda seed: nets.residual_vector(seed, width=3, sign=1 - 2 * (seed % 2)),
+    "max pooling": lambda seed: nets.max_pool(seed),
+    "convolution": lambda seed: nets.conv(seed, None, ("relu", "leaky")[seed % 2], small=True),
 }
 
 #: Networks of each family, plain and grafted; three problems each, so 360 in all.
@@ -71,15 +73,15 @@ DRAWS = 10
 
 @pytest.mark.parametrize("grafted", [False, True], ids=["plain", "grafted"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_verdicts_equal_the_exact_ones(nets: Any, oracle: Any, family: str, grafted: bool) -> None:
+def test_verdicts_equal_the_exact_ones(family: str, grafted: bool) -> None:
     """360 problems in all, most near the decision boundary, so that both verdicts and all stages occur."""
     verdicts: Counter[str] = Counter()
     branched = 0
     for seed in range(DRAWS):
-        model, shape = FAMILIES[family](nets, seed)
+        model, shape = FAMILIES[family](seed)
         if grafted:
             model = nets.grafted(model, shape, seed, share=0.3)
-        for number, (region, spec, offset, minimum) in enumerate(_problems(nets, oracle, model, shape, seed)):
+        for number, (region, spec, offset, minimum) in enumerate(_problems(model, shape, seed)):
             result = nets.verify(model, region, spec, offset, double=(seed + number) % 5 == 0)
             _check(result, model, region, spec, offset, minimum)
             verdicts[result.verdict] += 1
@@ -113,7 +115,7 @@ class _Pocket(nn.Module):
 
 
 @pytest.mark.parametrize("size", [2, 4, 6])
-def test_planted_pockets_are_found_and_never_verified(nets: Any, size: int) -> None:
+def test_planted_pockets_are_found_and_never_verified(size: int) -> None:
     """Gradients vanish outside the pocket, so attacks from random starts miss it; the search may not."""
     stages: Counter[str] = Counter()
     for seed in range(10):
@@ -131,7 +133,7 @@ def test_planted_pockets_are_found_and_never_verified(nets: Any, size: int) -> N
 
 
 @pytest.mark.parametrize("size", [2, 4, 6])
-def test_pockets_outside_the_region_do_not_count(nets: Any, size: int) -> None:
+def test_pockets_outside_the_region_do_not_count(size: int) -> None:
     """The pocket's corner touches the region, but the margin there is still `left`: above 0, or just below."""
     for seed in range(6):
         generator = torch.Generator().manual_seed(seed)

@@ -1,41 +1,25 @@
 """`lingraft verify --ray`: the files and figures of a run that was verified in one process, certificates too."""
 
 import json
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
-import torch.nn.functional as F
 from typer.testing import CliRunner
 
 from lingraft.cli import app
-from lingraft.data import load
 from lingraft.files import read_lines
-from lingraft.model import zoo
-from lingraft.runs import ModelDescription, Run
+from lingraft.runs import Run
 
 #: What depends on the speed of the machine, and on where the run is.
 TIMES = ("run", "time", "curve", "domains")
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """A network of the zoo, trained for an epoch."""
-    torch.manual_seed(0)
-    model, data = zoo.build("digits-cnn"), load("digits", "train")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for index in torch.randperm(len(data)).split(64):
-        optimizer.zero_grad()
-        F.cross_entropy(model(data.pixels(index)), data.labels[index]).backward()
-        optimizer.step()
-    run = Run(tmp_path / "run")
-    run.write_description(
-        ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=0.03)
-    )
-    run.save_weights(model)
-    return run
+def run(trained_run: Path, tmp_path: Path) -> Run:
+    return Run(shutil.copytree(trained_run, tmp_path / "run"))
 
 
 def call(run: Run, *arguments: str) -> dict[str, Any]:
