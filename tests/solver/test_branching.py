@@ -84,7 +84,7 @@ def test_the_choice_is_better_than_the_worst() -> None:
     assert chosen_left < 0.8 * worst_left
 
 
-def test_a_rule_from_outside_splits_and_proves_the_same(nets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_from_outside_splits_and_proves_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def first(dual: Any, domains: Any, evaluation: Any) -> torch.Tensor:
@@ -108,8 +108,8 @@ def test_a_rule_from_outside_splits_and_proves_the_same(nets: Any, monkeypatch: 
     assert "unknown" not in decided
 
 
-def test_a_rule_that_names_no_open_tap_is_an_error(nets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    dual, domains, _ = _root(nets, 1)
+def test_a_rule_that_names_no_open_tap_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    dual, domains, _ = _root(1)
     domains.lower[0] = 0.0
     monkeypatch.setitem(RULES, "wrong", lambda dual, domains, evaluation: torch.zeros(len(domains), dtype=torch.long))
     with pytest.raises(LingraftError, match="'wrong' chose a tap that cannot be split"):
