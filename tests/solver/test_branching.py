@@ -1,5 +1,7 @@
 """Splits cover the domain, are made where they can help, and are judged by what their children leave to prove."""
 
+from typing import Any
+
 import pytest
 import random_networks as nets
 import torch
