@@ -28,8 +28,8 @@ from lingraft.cli.options import parse_images
 from lingraft.errors import LingraftError
 from lingraft.pool.images import verify_each
 from lingraft.pool.place import Place
+from lingraft.pool.ray.actors import Actor
 from lingraft.pool.ray.connection import LOCAL, connected
-from lingraft.pool.ray.ray_workers import Actor
 from lingraft.solver.request import Limits, Request
 
 #: 40 images that are all decided in seconds: without those that stay undecided for minutes, whose time is the limit.

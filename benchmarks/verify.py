@@ -26,7 +26,7 @@ from rich.table import Table
 from lingraft import load_onnx
 from lingraft.cli.options import parse_images
 from lingraft.errors import LingraftError
-from lingraft.pool.answerer import decide
+from lingraft.pool.problems import decide
 from lingraft.solver.confirmation import checked
 from lingraft.solver.request import Request
 from lingraft.solver.verifier import Verifier

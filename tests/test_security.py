@@ -16,10 +16,12 @@ FILES = sorted(SOURCE.rglob("*.py"))
 #: Messages between a process and the workers that it has started itself; see docs/security.md.
 PICKLES = {
     "pool/worker.py",
-    "pool/workers.py",
-    "pool/crew.py",
-    "pool/answerer.py",
-    "pool/ray/ray_workers.py",
+    "pool/worker_process.py",
+    "pool/processes.py",
+    "pool/pool.py",
+    "pool/server.py",
+    "pool/problems.py",
+    "pool/ray/actors.py",
 }
 
 #: Calls that are never right here, by the end of their name.

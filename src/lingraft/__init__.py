@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from lingraft.work.steps import select as select
     from lingraft.work.steps import train as train
     from lingraft.work.verify import verify as verify
+    from lingraft.work.vnncomp.run_benchmark import benchmark as benchmark
 
 _HOME = {
     "ImageSet": "lingraft.data.images",
     "Region": "lingraft.solver.region",
+    "benchmark": "lingraft.work.vnncomp.run_benchmark",
     "bounds": "lingraft.solver.methods",
     "evaluate": "lingraft.work.steps",
     "export_onnx": "lingraft.formats.onnx_export",

@@ -3,7 +3,7 @@
 import csv
 import gzip
 import json
-import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from lingraft import LingraftError
 from lingraft.formats.answer import Answer, Counterexample, read_counterexample
 from lingraft.formats.benchmark import Entry, read_instances
 from lingraft.work.vnncomp.answer_log import AnswerLog
-from lingraft.work.vnncomp.run_benchmark import run_instances
+from lingraft.work.vnncomp.run_benchmark import complete
 
 
 @pytest.fixture
@@ -116,31 +116,19 @@ def test_errors_are_tried_again_and_damaged_lines_left_out(folder) -> None:
     assert list(log_of(folder, entries).resume()) == [1]
 
 
-class Slow:
-    """Answers the first instance at once; the next one ends when it is told to close, as a killed tool does."""
+def test_after_a_stop_nothing_else_is_begun_and_another_call_goes_on(folder) -> None:
+    log, asked = log_of(folder, read_instances(folder)), []
 
-    def __init__(self) -> None:
-        self.asked: list[Path] = []
-        self.begun, self.closed = threading.Event(), threading.Event()
-        self.thread = threading.current_thread()
+    def stopped(numbers: list[int]) -> Iterator[tuple[int, Answer]]:
+        for number in numbers:
+            asked.append(number)
+            if number == 1:
+                raise KeyboardInterrupt
+            yield number, ANSWERS[number]
 
-    def ask(self, onnx: Path, vnnlib: Path, timeout: float) -> Answer:
-        self.asked.append(vnnlib)
-        if len(self.asked) == 2:
-            self.thread = threading.current_thread()
-            self.begun.set()
-            self.closed.wait(60)
-        return Answer("unsat")
-
-    def close(self) -> None:
-        self.closed.set()
-
-
-def test_after_a_stop_no_other_instance_is_begun(folder) -> None:
-    asker = Slow()
-    answers = run_instances(read_instances(folder), [0, 1, 2], [lambda: asker])
-    assert next(answers)[0] == 0
-    assert asker.begun.wait(60)
-    answers.close()  # as Ctrl-C does
-    asker.thread.join(60)
-    assert len(asker.asked) == 2
+    with pytest.raises(KeyboardInterrupt):
+        complete(log, stopped, "stopped")
+    assert asked == [0, 1]
+    again = log_of(folder, read_instances(folder))
+    complete(again, lambda numbers: [(number, ANSWERS[number]) for number in numbers if number], "again")
+    assert [again.answers[i].word for i in range(3)] == ["unsat", "sat", "timeout"]

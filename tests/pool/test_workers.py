@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,12 @@ from torch import Tensor, nn
 
 import lingraft
 from lingraft.data import load
-from lingraft.pool import workers
-from lingraft.pool.answerer import setup_of
-from lingraft.pool.crew import Crew
+from lingraft.pool import processes
 from lingraft.pool.images import verify_each
 from lingraft.pool.place import HERE, Place
-from lingraft.pool.workers import Processes, ProcessWorker
+from lingraft.pool.pool import Pool
+from lingraft.pool.problems import VerifyProblems
+from lingraft.pool.processes import Processes
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Problem, Result
 
@@ -55,8 +56,13 @@ def expected(request_: Request) -> list[str]:
     return [found[i] for i in range(len(request_))]
 
 
-def one_process(request: Request, timeout: float) -> Crew[ProcessWorker]:
-    return Crew(Processes(setup_of(request.network, Limits()), 1, 1e9), timeout)
+def in_one_process(
+    request: Request, timeout: float, numbers: list[int], ask: Callable[[int], tuple[Problem, int]]
+) -> dict[int, Result]:
+    with Pool(Processes(VerifyProblems(request.network), 1, 1e9)) as pool:
+        for i in numbers:
+            pool.add(i, partial(ask, i), timeout)
+        return dict(pool.answers())
 
 
 def workers_of(parent: int) -> list[int]:
@@ -65,7 +71,11 @@ def workers_of(parent: int) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             state, ppid = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            if int(ppid) == parent and state != "Z" and b"lingraft.pool.worker" in (folder / "cmdline").read_bytes():
+            if (
+                int(ppid) == parent
+                and state != "Z"
+                and b"lingraft.pool.worker_process" in (folder / "cmdline").read_bytes()
+            ):
                 found.append(int(folder.name))
         except (OSError, ValueError):
             continue
@@ -73,7 +83,7 @@ def workers_of(parent: int) -> list[int]:
 
 
 def until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether the condition came true within so many seconds."""
+    """Whether the condition came true within `seconds` seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -119,9 +129,6 @@ def test_a_killed_worker_costs_nothing_but_time(request_: Request, expected: lis
 class Bomb:
     """Ends the process that unpickles it."""
 
-    def to(self, device: str) -> "Bomb":
-        return self
-
     def __reduce__(self) -> tuple[object, ...]:
         return os._exit, (9,)
 
@@ -139,7 +146,7 @@ def test_one_retry_and_no_more(request_: Request, expected: list[str], bombs: in
             return Bomb(), 0  # type: ignore[return-value]
         return request_.problem(i), 0
 
-    found = dict(one_process(request_, 60).run(open_, ask))
+    found = in_one_process(request_, 60, open_, ask)
     assert set(found) == set(open_)
     for i in open_:
         if i == special and bombs == 2:
@@ -171,7 +178,7 @@ def test_a_worker_that_hangs_is_ended_in_time(request_: Request, expected: list[
             os.kill(stopped[0], signal.SIGSTOP)
         return request_.problem(i), 0
 
-    found = dict(one_process(request_, 2.0).run(open_, ask))
+    found = in_one_process(request_, 2.0, open_, ask)
     assert (found[open_[1]].verdict, found[open_[1]].reason) == ("unknown", "time")
     assert 2.0 <= found[open_[1]].seconds < 60
     assert not alive(stopped[0])
@@ -179,11 +186,11 @@ def test_a_worker_that_hangs_is_ended_in_time(request_: Request, expected: list[
 
 
 def test_processes_that_do_not_start_are_an_error(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers.sys, "executable", "/bin/false")
+    monkeypatch.setattr(processes.sys, "executable", "/bin/false")
     with pytest.raises(lingraft.LingraftError, match="do not start"):
         list(verify_each(request_, Limits(60), Place(2)))
-    monkeypatch.setattr(workers.sys, "executable", "/no/such/python")
-    with pytest.raises(lingraft.LingraftError, match="cannot start a process"):
+    monkeypatch.setattr(processes.sys, "executable", "/no/such/python")
+    with pytest.raises(lingraft.LingraftError, match="cannot start a worker process"):
         list(verify_each(request_, Limits(60), Place(2)))
 
 

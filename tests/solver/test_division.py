@@ -4,6 +4,7 @@ import copy
 import itertools
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lingraft.pool import crew
-from lingraft.pool.answerer import Answerer, Divided, setup_of
-from lingraft.pool.crew import Crew, Staff, Task, Worker
-from lingraft.pool.workers import Processes
+from lingraft.pool import pool as pool_module
+from lingraft.pool.pool import Pool
+from lingraft.pool.problems import VerifyProblems
+from lingraft.pool.processes import Processes
+from lingraft.pool.work import Divided
+from lingraft.pool.worker import Task, Worker, Workers
 from lingraft.solver.bab import Search, Stopped
 from lingraft.solver.budget import Budget
 from lingraft.solver.confirmation import checked
@@ -24,7 +27,7 @@ from lingraft.solver.division import Division
 from lingraft.solver.dual import Dual, root_domains
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.remainder import OpenMargin, Remainder
-from lingraft.solver.request import Limits, Request
+from lingraft.solver.request import Request
 from lingraft.solver.verifier import Result, Verifier
 
 
@@ -72,27 +75,29 @@ def test_every_counterexample_is_in_a_part(
     assert bool(inside[margins <= 0].all())
 
 
-class Eager(Answerer):
+class Eager(VerifyProblems):
     """Divides as often as it can, until it has been asked `limit` times."""
 
     limit = 12
 
     def _is_wanted(self) -> bool:
         self.limit -= 1
-        self.wanted = 3
+        self.wanted_parts = 3
         return self.limit >= 0
 
 
 def in_parts(request: Request) -> tuple[Result, int]:
     """The verdict on an image whose search is divided again and again, and how often it was."""
-    answerer = Eager(setup_of(request.network, Limits()), float("inf"))
+    work = Eager(request.network)
+    work.prepare(float("inf"))
     division, divided = Division(), 0
-    questions: list[tuple[bytes, bytes | None]] = [(pickle.dumps((request.problem(0), 0)), None)]
+    questions: list[Callable[[], Result | Divided]] = [lambda: work.answer((request.problem(0), 0), 600.0)]
     while questions and not (divided and division.done):
-        answer = pickle.loads(answerer.answer(*questions.pop(), 600.0))
+        answer = questions.pop()()
         if isinstance(answer, Divided):
             divided += 1
-            questions += [(part, answer.common) for part in answer.parts]
+            common = pickle.loads(answer.common)
+            questions += [partial(work.resume, common, pickle.loads(part), 600.0) for part in answer.parts]
             division.add(answer.result, 0.0, len(answer.parts))
         else:
             division.add(answer, 0.0)
@@ -160,18 +165,19 @@ def test_verified_only_if_all_parts_are(verdicts: list[str], expected: str | Non
 
 
 def test_idle_workers_get_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One problem and two processes: the crew has it divided, and the verdict is that of the whole."""
-    monkeypatch.setattr(crew, "DIVIDE_AFTER", 0.0)
+    """One problem and two processes: the pool has it divided, and the verdict is that of the whole."""
+    monkeypatch.setattr(pool_module, "DIVIDE_AFTER", 0.0)
     request = branchy(1, 0.05)
-    mates = Crew(Processes(setup_of(request.network, Limits()), 2, 2e9), 600.0)
     heard = []
 
-    def settle(task: Task, answer: Result | Divided) -> Iterator[tuple[int, Result]]:
-        heard.append(answer)
-        return Crew._settle(mates, task, answer)
+    class Listening(Pool):
+        def _settle(self, task: Task, answer: Result | Divided) -> Iterator[tuple[int, Result]]:
+            heard.append(answer)
+            return super()._settle(task, answer)
 
-    monkeypatch.setattr(mates, "_settle", settle)
-    ((number, result),) = mates.run([7], lambda i: (request.problem(0), i))
+    with Listening(Processes(VerifyProblems(request.network), 2, 2e9)) as pool:
+        pool.add(7, lambda: (request.problem(0), 7), 600.0)
+        ((number, result),) = pool.answers()
     assert (number, result.verdict, result.stage) == (7, "verified", "branch")
     assert isinstance(heard[0], Divided)
     assert len(heard[0].parts) == 2
@@ -195,27 +201,28 @@ class Scripted(Worker):
             self.deadline = 0.0
         return self.said if self.said in (None, b"", b"ready") else pickle.dumps(self.said)
 
-    def advance(self, message: bytes) -> None:
+    def continue_start(self, message: bytes) -> None:
         self.idle = True
 
     def end(self) -> str:
         return "left"
 
 
-class Ensemble(Staff[Scripted]):
-    instead = ""
+class Ensemble(Workers[Scripted]):
+    what_to_do = ""
     size = 1
 
     def __init__(self, *script: Any):
+        super().__init__(VerifyProblems(branchy(1, 0.1).network))
         self.script = list(script)
 
-    def hire(self) -> Scripted:
+    def start(self) -> Scripted:
         return Scripted(self.script)
 
     def share(self, common: bytes) -> bytes:
         return common
 
-    def with_news(self, workers: Sequence[Scripted], seconds: float) -> Sequence[Scripted]:
+    def wait(self, workers: Sequence[Scripted], seconds: float | None) -> Sequence[Scripted]:
         return workers
 
 
@@ -240,11 +247,11 @@ VERIFIED, UNKNOWN, FALSIFIED = results("verified", "unknown", "falsified")
 )
 def test_what_becomes_of_parts(script: list[Any], verdict: str, reason: str | None, domains: int) -> None:
     """Retries, late answers and further divisions of parts; what is left of a falsified problem is dropped."""
-    staff = Ensemble(*copy.deepcopy(script))
-    mates = Crew(staff, 60.0)
-    problem = branchy(1, 0.1).problem(0)
-    ((_, result),) = mates.run([0], lambda i: (problem, i))
+    workers = Ensemble(*copy.deepcopy(script))
+    with Pool(workers) as pool:
+        pool.add(0, lambda: "whatever the script answers", 60.0)
+        ((_, result),) = pool.answers()
     assert (result.verdict, result.reason, result.domains) == (verdict, reason, domains)
-    assert not mates.left
-    assert not mates.divisions
-    assert not staff.script
+    assert not pool.left
+    assert not pool.divisions
+    assert not workers.script

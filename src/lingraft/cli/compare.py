@@ -59,6 +59,7 @@ def compare(
     from lingraft.cli.holding import hold
     from lingraft.data import load as load_data
     from lingraft.formats.benchmark import NETWORK, read_instances, write_benchmark
+    from lingraft.pool.place import Place
     from lingraft.runs import Run
     from lingraft.solver.request import Limits
     from lingraft.work.vnncomp.answer_log import AnswerLog
@@ -94,10 +95,11 @@ def compare(
         )
     entries = read_instances(place)
     ours = AnswerLog(place / "lingraft", folder.resolve().name, entries, {"version": lingraft.__version__})
-    decide_all(ours, limits, workers=1)
+    decide_all(ours, limits, Place(1))
     their_entries = [replace(entry, network=their_network) for entry in entries]
     theirs = AnswerLog(place / other.name, folder.resolve().name, their_entries, {"command": command})
-    complete(theirs, [lambda: ToolRunner(other, command)], other.name)
+    runner = ToolRunner(other, command)
+    complete(theirs, lambda numbers: runner.answers(their_entries, numbers), other.name)
     compared = pairs(entries, ours.answers, theirs.answers)
     saved = [str(pair.save(place / "contradictions")) for pair in compared if pair.contradiction]
     if as_json:

@@ -2,20 +2,17 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 
-from lingraft.pool.answerer import decide, setup_of
-from lingraft.pool.crew import Ask, Crew
+from lingraft.pool.opening import open_pool
 from lingraft.pool.place import ANYWHERE, Place
-from lingraft.pool.workers import Processes
-from lingraft.solver.budget import free_memory, usable_cores
+from lingraft.pool.problems import VerifyProblems
+from lingraft.solver.budget import usable_cores
 from lingraft.solver.confirmation import checked
 from lingraft.solver.request import Limits, Request
-from lingraft.solver.verifier import Problem, Result, Verifier
-
-#: Share of the free memory that is used unless a limit is given.
-MEMORY_SHARE = 0.7
+from lingraft.solver.verifier import Problem, Result
 
 #: Images that the model itself looks at together, before anything else.
 FORWARD_BATCH = 64
@@ -49,38 +46,17 @@ def verify_each(
                 yield _named(request, i, indices[i], wrong)
 
     def ask(i: int) -> tuple[Problem, int]:
-        return request.problem(i), limits.seed * 1_000_003 + indices[i]
+        return request.problem(i).to("cpu"), limits.seed * 1_000_003 + indices[i]
 
-    for i, result in _answers(request, limits, place, open_, ask):
-        yield _named(request, i, indices[i], checked(request, i, result))
-
-
-def _answers(
-    request: Request, limits: Limits, place: Place, numbers: list[int], ask: Ask
-) -> Iterator[tuple[int, Result]]:
-    """Results of some images as they finish, from wherever the work is done."""
-    if place.ray is not None:
-        from lingraft.pool.ray.answers import answers_of_ray
-
-        return answers_of_ray(request, limits, place, numbers, ask)
-    workers = _processes(place.workers, len(numbers), request.device)
-    memory = MEMORY_SHARE * free_memory() if limits.memory is None else limits.memory
-    if workers:
-        staff = Processes(setup_of(request.network, limits), workers, memory)
-        return Crew(staff, limits.timeout).run(numbers, ask)
-    return _here(request, limits, memory, numbers, ask)
-
-
-def _here(
-    request: Request, limits: Limits, memory: float, numbers: list[int], ask: Ask
-) -> Iterator[tuple[int, Result]]:
-    """One image after the other, in this process."""
-    if numbers:
-        with torch.inference_mode(False):
-            verifier = Verifier(request.network, limits.double)
-        for i in numbers:
-            problem, seed = ask(i)
-            yield i, decide(verifier, problem, limits.timeout, memory, seed, limits.prove)
+    if not open_:
+        return
+    if place.ray is None:
+        place = Place(_processes(place.workers, len(open_), request.device))
+    with open_pool(VerifyProblems(request.network, limits.double, limits.prove), place, limits.memory) as pool:
+        for i in open_:
+            pool.add(i, partial(ask, i), limits.timeout)
+        for i, result in pool.answers():
+            yield _named(request, i, indices[i], checked(request, i, result))
 
 
 def _processes(wanted: int | None, images: int, device: torch.device) -> int:

@@ -8,10 +8,10 @@ from lingraft.errors import LingraftError
 
 @dataclass(frozen=True)
 class Place:
-    """So many `workers`: 0 is this process; None one a core, or this process where that is enough.
+    """The number of `workers`: 0 is this process; None one for each core, or this process where that is enough.
 
-    With `ray`, the address of a Ray cluster, they are actors there (None: one a CPU), and a limit of memory is that of
-    each node.
+    With `ray`, the address of a Ray cluster, they are actors there (None: one for each CPU), and a limit of memory is
+    that of each node.
     """
 
     workers: int | None = None
@@ -22,7 +22,7 @@ class Place:
             raise LingraftError(f"workers must be 0 (in this process) or a number of processes, not {self.workers}.")
         if self.ray is not None:
             if self.workers == 0:
-                raise LingraftError("on Ray there must be at least one worker. Leave workers out for one a CPU.")
+                raise LingraftError("on Ray there must be at least one worker. Leave workers out for one on each CPU.")
             if find_spec("ray") is None:
                 raise LingraftError("Ray is not installed. Use pip install 'lingraft[ray]', here and on every node.")
 

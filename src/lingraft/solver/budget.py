@@ -5,6 +5,9 @@ import time
 
 GIB = 1024**3
 
+#: Share of the free memory that is used unless a limit is given.
+MEMORY_SHARE = 0.7
+
 
 class Exhausted(Exception):
     """There is no going on with one image; `reason` is "time", "memory" or "numerical"."""
@@ -40,6 +43,11 @@ class Budget:
 def usable_cores() -> int:
     """Cores that this process may use, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def usable_memory(limit: float | None) -> float:
+    """Bytes of memory that may be used: the limit, or a share of what is free."""
+    return MEMORY_SHARE * free_memory() if limit is None else limit
 
 
 def free_memory() -> float:

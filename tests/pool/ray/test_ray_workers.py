@@ -2,18 +2,19 @@
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import lingraft
-from lingraft.pool import crew
-from lingraft.pool.answerer import setup_of
-from lingraft.pool.crew import Crew
+from lingraft.pool import pool as pool_module
 from lingraft.pool.images import verify_each
 from lingraft.pool.place import Place
-from lingraft.pool.ray.ray_workers import Actor, RayStaff
+from lingraft.pool.pool import Pool
+from lingraft.pool.problems import VerifyProblems
+from lingraft.pool.ray.actors import Actor, RayWorkers
 from lingraft.runs.summary import summarize
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Problem, Result
@@ -62,9 +63,6 @@ def test_a_killed_worker_costs_nothing_but_time(ray: ModuleType, request_: Reque
 class Bomb:
     """Ends the process that unpickles it."""
 
-    def to(self, device: str) -> "Bomb":
-        return self
-
     def __reduce__(self) -> tuple[object, ...]:
         return os._exit, (9,)
 
@@ -77,8 +75,10 @@ def test_one_retry_and_no_more(ray: ModuleType, request_: Request, expected: lis
     def ask(i: int) -> tuple[Problem, int]:
         return (Bomb() if i == special else request_.problem(i)), 0  # type: ignore[return-value]
 
-    staff = RayStaff(ray, setup_of(request_.network, Limits()), 1, 1e9, gpu=False)
-    found = dict(Crew(staff, 600).run(open_, ask))
+    with Pool(RayWorkers(ray, VerifyProblems(request_.network), 1, 1e9)) as pool:
+        for i in open_:
+            pool.add(i, partial(ask, i), 600)
+        found = dict(pool.answers())
     assert set(found) == set(open_)
     for i in open_:
         if i == special:
@@ -91,13 +91,18 @@ def test_one_retry_and_no_more(ray: ModuleType, request_: Request, expected: lis
 def test_another_version_on_a_node_is_an_error(
     ray: ModuleType, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lingraft.pool.ray.ray_workers.__version__", "0.0.other")
+    monkeypatch.setattr("lingraft.pool.ray.actors.__version__", "0.0.other")
     with pytest.raises(lingraft.LingraftError, match=r"0\.0\.other"):
         list(verify_each(request_, Limits(600), Place(1, "auto")))
 
 
-def test_a_node_that_cannot_prepare_is_an_error(ray: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "FAILED_STARTS", 1)
-    staff = RayStaff(ray, b"no network", 1, 1e9, gpu=False)
-    with pytest.raises(lingraft.LingraftError, match=r"do not start.*Unpickling.*`ray status`"):
-        list(Crew(staff, 600).run([0], lambda i: pytest.fail("nothing to ask")))
+def test_a_node_that_cannot_prepare_is_an_error(
+    ray: ModuleType, request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "FAILED_STARTS", 1)
+    workers = RayWorkers(ray, VerifyProblems(request_.network), 1, 1e9)
+    workers.packed = ray.put(b"no work")
+    with Pool(workers) as pool:
+        pool.add(0, lambda: pytest.fail("nothing to ask"))
+        with pytest.raises(lingraft.LingraftError, match=r"do not start.*Unpickling.*`ray status`"):
+            list(pool.answers())

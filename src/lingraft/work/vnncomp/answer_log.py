@@ -7,6 +7,7 @@ NETWORK_PROPERTY.counterexample.gz    for each `sat`
 
 import csv
 import gzip
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lingraft.files import append_line, read_lines, replacing
-from lingraft.formats.answer import Answer, Counterexample
+from lingraft.formats.answer import EXIT_CODES, Answer, Counterexample
 from lingraft.formats.benchmark import Entry
 
 #: Answers that trying again would not change, unless there is more time.
@@ -52,6 +53,27 @@ class AnswerLog:
         about = {"digest": entry.digest(), "timeout": entry.timeout, **self.about}
         append_line(self.path, {"network": entry.network, "property": entry.spec, **about, **answer.as_dict()})
         self._write_results()
+
+    def figures(self) -> dict[str, Any]:
+        """What is known when all instances are answered: counts, seconds, and which are unknown or an error."""
+        answers = [self.answers[number] for number in range(len(self.entries))]
+        counts = Counter(answer.word for answer in answers)
+        return {
+            "results": str(self.folder / "results.csv"),
+            "instances": len(answers),
+            "counts": {word: counts[word] for word in (*EXIT_CODES, "error")},
+            "seconds": round(sum(answer.seconds for answer in answers), 3),
+            "seconds_decided": round(sum(answer.seconds for answer in answers if answer.word in _FINAL), 3),
+            "unknown": self._listed("unknown"),
+            "errors": self._listed("error"),
+        }
+
+    def _listed(self, word: str) -> list[dict[str, Any]]:
+        return [
+            {"network": entry.network, "property": entry.spec, "reason": self.answers[number].reason}
+            for number, entry in enumerate(self.entries)
+            if self.answers[number].word == word
+        ]
 
     def _usable(self, entry: Entry, record: Mapping[str, Any]) -> Answer | None:
         if any(record.get(name) != value for name, value in self.about.items()):

@@ -13,10 +13,9 @@ from lingraft.formats.answer import Answer, Counterexample
 from lingraft.formats.onnx_network import OnnxNetwork
 from lingraft.formats.runtime import points_of
 from lingraft.formats.vnnlib import Box, Conjunction, Property, read_vnnlib
-from lingraft.pool.answerer import decide
-from lingraft.pool.images import MEMORY_SHARE
+from lingraft.pool.problems import decide
 from lingraft.progress import Advance
-from lingraft.solver.budget import Budget, free_memory
+from lingraft.solver.budget import Budget, usable_memory
 from lingraft.solver.network import Network
 from lingraft.solver.region import Region
 from lingraft.solver.request import Limits
@@ -25,8 +24,8 @@ from lingraft.solver.verifier import Problem, Result, Verifier
 #: (box, its result, the network that was verified)
 Proven = Callable[[Box, Result, Network], None]
 
-#: Float32 may change a margin by this share of its terms, and by so many times what it changes at a few points of a
-#: box: programs add in different orders.
+#: Float32 may change a margin by this share of its terms, and by this many times what it changes at a few points of
+#: a box: programs add in different orders.
 SHARE, SPREAD = 1e-5, 32.0
 
 #: With less than this left (seconds), an undecided box is not tried again.
@@ -73,8 +72,7 @@ class Instance:
         what is known about it.
         """
         started = time.monotonic() if started is None else started
-        memory = MEMORY_SHARE * free_memory() if limits.memory is None else limits.memory
-        budget = Budget(limits.timeout - (time.monotonic() - started), memory)
+        budget = Budget(limits.timeout - (time.monotonic() - started), usable_memory(limits.memory))
         answer = Answer("unsat")
         open_ = list(self.property.boxes)
         while open_ and answer.word != "sat":
@@ -102,7 +100,7 @@ class Instance:
     def _try(
         self, box: Box, limits: Limits, budget: Budget, seconds: float
     ) -> tuple[Result, Counterexample | None, Network | None]:
-        """How one box ended within so many seconds, the confirmed counterexample if any, and the network verified."""
+        """How one box ended within `seconds` seconds, the confirmed counterexample if any, and the network verified."""
         begun = time.monotonic()
         region = _representable(box)
         low, high = region.narrowed()

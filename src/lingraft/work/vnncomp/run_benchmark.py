@@ -1,89 +1,71 @@
-"""Going through the instances of a benchmark, several at a time."""
+"""All instances of a benchmark: `lingraft vnncomp`."""
 
-import queue
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from lingraft.formats.answer import Answer
-from lingraft.formats.benchmark import Entry
-from lingraft.pool.images import MEMORY_SHARE
+from lingraft.formats.benchmark import read_instances
+from lingraft.pool.opening import open_pool
 from lingraft.pool.place import Place
 from lingraft.progress import progress
-from lingraft.solver.budget import free_memory, usable_cores
+from lingraft.runs.holding import holding
 from lingraft.solver.request import Limits
 from lingraft.work.vnncomp.answer_log import AnswerLog
-from lingraft.work.vnncomp.instance_process import Decider, DeciderProcess
+from lingraft.work.vnncomp.instance_work import DecideInstances
 
 
-class Asker(Protocol):
-    """Something that answers one instance at a time."""
+def benchmark(
+    folder: str | Path,
+    out: str | Path | None = None,
+    *,
+    timeout: float | None = None,
+    workers: int | None = None,
+    memory: float | None = None,
+    double: bool = False,
+    seed: int = 0,
+) -> AnswerLog:
+    """Decide all instances of the VNN-COMP benchmark in `folder`, and keep the answers in `out` (`folder`/results).
 
-    def ask(self, onnx: Path, vnnlib: Path, timeout: float) -> Answer:
-        """The answer within about so many seconds."""
-
-    def close(self) -> None:
-        """End whatever it started."""
-
-
-def run_instances(
-    entries: Sequence[Entry], numbers: Sequence[int], askers: Sequence[Callable[[], Asker]]
-) -> Iterator[tuple[int, Answer]]:
-    """The number and the answer of the instances `numbers`, as they finish; `askers` make those who share the work."""
-    left: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for number in numbers:
-        left.put(number)
-    made = [make() for make in askers[: len(numbers)]]
-    done: queue.SimpleQueue[tuple[int, Answer] | BaseException] = queue.SimpleQueue()
-
-    def work(asker: Asker) -> None:
-        try:
-            while True:
-                number = left.get_nowait()
-                entry = entries[number]
-                done.put((number, asker.ask(entry.onnx, entry.vnnlib, entry.timeout)))
-        except queue.Empty:
-            pass
-        except BaseException as error:  # it is raised again where somebody can see it
-            done.put(error)
-
-    threads = [threading.Thread(target=work, args=(asker,), daemon=True) for asker in made]
-    try:
-        for thread in threads:
-            thread.start()
-        for _ in numbers:
-            item = done.get()
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        with suppress(queue.Empty):  # after a stop nobody begins another one
-            while True:
-                left.get_nowait()
-        for asker in made:
-            asker.close()
+    `timeout` is in seconds for each instance (default: those of instances.csv). `workers` processes share the
+    instances, one thread each (default: one for each core; 0: this process), and `memory` bytes. Called again it goes
+    on after a stop, and tries again what more time may decide. An instance that cannot be read is an "error".
+    """
+    folder = Path(folder)
+    limits, place = Limits(1.0 if timeout is None else timeout, memory, double, seed), Place(workers)
+    entries = read_instances(folder)
+    if timeout is not None:
+        entries = [replace(entry, timeout=timeout) for entry in entries]
+    results = folder / "results" if out is None else Path(out)
+    log = AnswerLog(results, folder.resolve().name, entries, {"double": double, "seed": seed})
+    with holding(log.folder):
+        decide_all(log, limits, place)
+    return log
 
 
-def decide_all(log: AnswerLog, limits: Limits, workers: int | None = None) -> None:
+def decide_all(log: AnswerLog, limits: Limits, place: Place) -> None:
     """Lingraft's own answers on all instances of a log that it does not have yet; `limits.timeout` is not used."""
-    workers = Place(workers).workers
-    workers = usable_cores() if workers is None else workers
-    memory = (MEMORY_SHARE * free_memory() if limits.memory is None else limits.memory) / max(1, workers)
-    make = partial(DeciderProcess if workers else Decider, memory, limits.double, limits.seed)
-    complete(log, [make] * max(1, workers), "lingraft")
+
+    def files(number: int) -> tuple[Path, Path]:
+        return log.entries[number].onnx, log.entries[number].vnnlib
+
+    def answers(numbers: list[int]) -> Iterator[tuple[int, Answer]]:
+        with open_pool(DecideInstances(limits.double, limits.seed), place, limits.memory) as pool:
+            for number in numbers:
+                pool.add(number, partial(files, number), log.entries[number].timeout)
+            yield from pool.answers()
+
+    complete(log, answers, "lingraft")
 
 
-def complete(log: AnswerLog, askers: Sequence[Callable[[], Asker]], what: str) -> None:
-    """Ask for the answers that are not in the log yet, and keep each as it comes."""
+def complete(log: AnswerLog, answers: Callable[[list[int]], Iterable[tuple[int, Answer]]], what: str) -> None:
+    """Ask for the answers that are not in the log yet, by their numbers, and keep each as it comes."""
     counts: Counter[str] = Counter(answer.word for answer in log.resume().values())
     with progress(what, len(log.entries)) as advance:
         advance(len(log.answers), _tally(counts))
-        left = [number for number in range(len(log.entries)) if number not in log.answers]
-        for number, answer in run_instances(log.entries, left, askers):
+        for number, answer in answers([number for number in range(len(log.entries)) if number not in log.answers]):
             log.keep(number, answer)
             counts[answer.word] += 1
             advance(1, _tally(counts))

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 
 from lingraft.errors import LingraftError
 from lingraft.formats.answer import Answer, Counterexample, read_counterexample
+from lingraft.formats.benchmark import Entry
 from lingraft.formats.onnx_grafted import Form
 from lingraft.formats.onnx_network import OnnxNetwork
 from lingraft.work.vnncomp.instance import Instance
@@ -67,7 +68,7 @@ class Tool:
 
 
 class ToolRunner:
-    """Asks another verifier, one process an instance."""
+    """Asks another verifier, one process for each instance."""
 
     def __init__(self, tool: Tool, command: list[str]):
         self.tool, self.command = tool, command
@@ -93,7 +94,13 @@ class ToolRunner:
         found = self._replayed(onnx, vnnlib, text)
         return Answer("sat", seconds, found, None if found else "its counterexample is none when replayed")
 
-    def close(self) -> None:
+    def answers(self, entries: Sequence[Entry], numbers: Iterable[int]) -> Iterator[tuple[int, Answer]]:
+        """The number and its answer of some instances of a benchmark, one after the other."""
+        for number in numbers:
+            entry = entries[number]
+            yield number, self.ask(entry.onnx, entry.vnnlib, entry.timeout)
+
+    def _end(self) -> None:
         """End what is running, and whatever that started."""
         if self._process is not None:
             with suppress(ProcessLookupError):
@@ -122,7 +129,7 @@ class ToolRunner:
         except subprocess.TimeoutExpired:
             return None, ""
         finally:
-            self.close()
+            self._end()
             self._process.communicate()
             self._process = None
 

@@ -1,6 +1,6 @@
-"""Workers on the nodes of a Ray cluster: one actor a CPU, or a GPU where the network is on one.
+"""Workers on the nodes of a Ray cluster: one actor for each CPU, or GPU where the work needs one.
 
-The network is put into Ray's object store once and read from there by every actor.
+The work is put into Ray's object store once and read from there by every actor.
 """
 
 import pickle
@@ -10,11 +10,13 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from lingraft.errors import LingraftError
-from lingraft.pool.answerer import Answerer
-from lingraft.pool.crew import Staff, Worker
-from lingraft.pool.images import MEMORY_SHARE
-from lingraft.solver.budget import free_memory
+from lingraft.pool.server import Server
+from lingraft.pool.work import Work
+from lingraft.pool.worker import Worker, Workers
+from lingraft.solver.budget import usable_memory
 from lingraft.version import __version__
 
 
@@ -22,43 +24,40 @@ class Actor:
     """What runs on a node."""
 
     def __init__(self) -> None:
-        self.answerer: Answerer | None = None
+        self.server: Server | None = None
 
-    def prepare(self, setup: bytes, memory: float | None, workers: int, unit: str) -> bytes:
-        """Take the network; says who and which version this is.
+    def prepare(self, work: bytes, memory: float | None, workers: int, unit: str) -> bytes:
+        """Take the work; says who and which version this is.
 
         `memory` is that of the node (default: a share of what is free), which as many workers share as it has CPUs
         (or another `unit`), but no more than there are in all.
         """
-        import ray
+        import ray  # an optional dependency
 
         here = ray.get_runtime_context().get_node_id()
         units = next((node["Resources"].get(unit, 1) for node in ray.nodes() if node["NodeID"] == here), 1)
-        total = MEMORY_SHARE * free_memory() if memory is None else memory
-        self.answerer = Answerer(setup, total / max(1, min(workers, units)))
+        self.server = Server(work, usable_memory(memory) / max(1, min(workers, units)))
         return pickle.dumps((socket.gethostname(), __version__))
 
     def answer(self, question: bytes, common: bytes | None, seconds: float) -> bytes:
-        """The pickled result of a problem, or of a part of one."""
-        import torch
-
-        assert self.answerer is not None
+        """The pickled answer to a question, or to a part of one."""
+        assert self.server is not None
         torch.set_num_threads(1)  # a setting of the thread, of which an actor has several
-        return self.answerer.answer(question, common, seconds)
+        return self.server.answer(question, common, seconds)
 
     def divide(self, parts: int) -> None:
-        """Divide what is being searched; runs beside `answer`."""
-        if self.answerer is not None:
-            self.answerer.divide(parts)
+        """Divide what is being worked on; runs beside `answer`."""
+        if self.server is not None:
+            self.server.divide(parts)
 
 
 class RayWorker(Worker):
     """One actor."""
 
-    def __init__(self, ray: ModuleType, actor: Any, *setup: Any) -> None:
+    def __init__(self, ray: ModuleType, actor: Any, *work: Any) -> None:
         super().__init__()
         self.ray, self.actor = ray, actor
-        self.future = actor.prepare.remote(*setup)
+        self.future = actor.prepare.remote(*work)
         self.failure = "did not answer in time"
 
     def send(self, question: bytes, common: Any, seconds: float) -> None:
@@ -74,7 +73,7 @@ class RayWorker(Worker):
             self.failure = f"failed: {_reason(error)}"
             return None
 
-    def advance(self, message: bytes) -> None:
+    def continue_start(self, message: bytes) -> None:
         node, version = pickle.loads(message)
         if version != __version__:
             raise LingraftError(
@@ -88,30 +87,31 @@ class RayWorker(Worker):
         return self.failure
 
 
-class RayStaff(Staff[RayWorker]):
-    """Actors on a cluster: `workers`, or as many as it has CPUs (GPUs) at the moment."""
+class RayWorkers(Workers[RayWorker]):
+    """Actors on a cluster: `count`, or as many as it has CPUs (GPUs) at the moment; `memory` is that of each node."""
 
-    instead = "Check `ray status`, and that lingraft is installed on every node."
+    what_to_do = "Check `ray status`, and that lingraft is installed on every node."
 
-    def __init__(self, ray: ModuleType, setup: bytes, workers: int | None, memory: float | None, gpu: bool):
-        self.ray, self.workers, self.memory = ray, workers, memory
-        self.setup = ray.put(setup)
-        self.unit = "GPU" if gpu else "CPU"
-        needs = {"num_cpus": 1, "num_gpus": 1 if gpu else 0}
+    def __init__(self, ray: ModuleType, work: Work[Any, Any], count: int | None, memory: float | None):
+        super().__init__(work)
+        self.ray, self.count, self.memory = ray, count, memory
+        self.packed = ray.put(pickle.dumps(work))
+        self.unit = "GPU" if work.gpu else "CPU"
+        needs = {"num_cpus": 1, "num_gpus": 1 if work.gpu else 0}
         self.actor = ray.remote(max_restarts=0, max_concurrency=2, scheduling_strategy="SPREAD", **needs)(Actor)
 
     @property
     def size(self) -> int:
         # at least one: it waits until there is a node for it
-        return self.workers or max(1, int(self.ray.cluster_resources().get(self.unit, 0)))
+        return self.count or max(1, int(self.ray.cluster_resources().get(self.unit, 0)))
 
     def share(self, common: bytes) -> Any:
         return self.ray.put(common)
 
-    def hire(self) -> RayWorker:
-        return RayWorker(self.ray, self.actor.remote(), self.setup, self.memory, self.size, self.unit)
+    def start(self) -> RayWorker:
+        return RayWorker(self.ray, self.actor.remote(), self.packed, self.memory, self.size, self.unit)
 
-    def with_news(self, workers: Sequence[RayWorker], seconds: float) -> list[RayWorker]:
+    def wait(self, workers: Sequence[RayWorker], seconds: float | None) -> list[RayWorker]:
         futures = {worker.future: worker for worker in workers}
         self.ray.wait(list(futures), timeout=seconds)
         ready, _ = self.ray.wait(list(futures), num_returns=len(futures), timeout=0)

@@ -1,4 +1,4 @@
-"""Worker processes on this machine: one a core, one thread each.
+"""Worker processes on this machine, one thread each.
 
 The processes are new interpreters, neither forks of this one (unsafe once torch has threads) nor imports of the
 caller's script (which may have no main guard). Each holds a pipe to this one and ends when that closes.
@@ -11,27 +11,30 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any
 
 from lingraft.errors import LingraftError
-from lingraft.pool.crew import Staff, Worker
+from lingraft.pool.work import Work
+from lingraft.pool.worker import Worker, Workers
 
 
 class ProcessWorker(Worker):
-    """One process, which gets `setup` when it is up and may use `memory` bytes."""
+    """One process, which gets its pickled `work` when it is up and may use `memory` bytes."""
 
-    def __init__(self, setup: bytes, memory: float) -> None:
+    def __init__(self, work: bytes, memory: float) -> None:
         super().__init__()
-        self.setup = setup
+        self.work = work
         ours, theirs = Pipe()
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
         }
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "lingraft.pool.worker", str(theirs.fileno()), str(memory)],
+                [sys.executable, "-P", "-m", "lingraft.pool.worker_process", str(theirs.fileno()), str(memory)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE,  # closes when this process ends, however it ends
                 stdout=subprocess.DEVNULL,
@@ -40,7 +43,7 @@ class ProcessWorker(Worker):
             )
         except OSError as error:
             ours.close()
-            raise LingraftError(f"cannot start a process to verify in: {error}. Use workers=0.") from error
+            raise LingraftError(f"cannot start a worker process: {error}. Use workers=0.") from error
         finally:
             theirs.close()
         self.connection: Connection = ours
@@ -64,9 +67,9 @@ class ProcessWorker(Worker):
         except (EOFError, OSError):
             return None
 
-    def advance(self, message: bytes) -> None:
+    def continue_start(self, message: bytes) -> None:
         if message == b"up":
-            self._send(self.setup)
+            self._send(self.work)
         else:
             self.idle = True
 
@@ -80,13 +83,14 @@ class ProcessWorker(Worker):
         return f"ended with code {self.process.returncode}"
 
 
-class Processes(Staff[ProcessWorker]):
-    """Up to `size` worker processes with the same setup, which share `memory` bytes."""
+class Processes(Workers[ProcessWorker]):
+    """Up to `size` worker processes for the same work, which share `memory` bytes."""
 
-    instead = "See above; use workers=0 to verify in this process."
+    what_to_do = "See above; use workers=0 to do the work in this process."
 
-    def __init__(self, setup: bytes, size: int, memory: float):
-        self.setup, self._size, self.memory = setup, size, memory / size
+    def __init__(self, work: Work[Any, Any], size: int, memory: float):
+        super().__init__(work)
+        self.packed, self._size, self.memory = pickle.dumps(work), size, memory / size
 
     @property
     def size(self) -> int:
@@ -95,9 +99,9 @@ class Processes(Staff[ProcessWorker]):
     def share(self, common: bytes) -> bytes:
         return common
 
-    def hire(self) -> ProcessWorker:
-        return ProcessWorker(self.setup, self.memory)
+    def start(self) -> ProcessWorker:
+        return ProcessWorker(self.packed, self.memory)
 
-    def with_news(self, workers: Sequence[ProcessWorker], seconds: float) -> list[ProcessWorker]:
+    def wait(self, workers: Sequence[ProcessWorker], seconds: float | None) -> list[ProcessWorker]:
         ready = wait([worker.connection for worker in workers], seconds)
         return [worker for worker in workers if worker.connection in ready]

@@ -1,0 +1,36 @@
+"""Questions answered one at a time: what runs in every worker, wherever that is."""
+
+import os
+import pickle
+from typing import Any
+
+from lingraft.pool.work import Work
+from lingraft.process_memory import die_first, forget_peak, limit_memory
+
+#: Data that a worker may take beyond its memory limit, for what is not counted: code, small tensors, solvers.
+SLACK = 512 * 1024**2
+
+
+class Server:
+    """Takes pickled questions, gives pickled answers; what they allocate may not exceed `memory` bytes by far."""
+
+    def __init__(self, work: bytes, memory: float):
+        die_first()
+        self.work: Work[Any, Any] = pickle.loads(work)
+        os.nice(self.work.niceness)
+        self.work.prepare(memory)
+        limit_memory(memory + SLACK)
+
+    def divide(self, parts: int) -> None:
+        """Called from another thread: what is being worked on is wanted in so many parts."""
+        self.work.wanted_parts = parts
+
+    def answer(self, question: bytes, common: bytes | None, seconds: float) -> bytes:
+        """The answer to a question, or to a part of one with what is common to all parts, or its division."""
+        forget_peak()
+        if common is None:
+            answer = self.work.answer(pickle.loads(question), seconds)
+        else:
+            answer = self.work.resume(pickle.loads(common), pickle.loads(question), seconds)
+        self.work.wanted_parts = 0  # not before: the wish may come while the question is still being read
+        return pickle.dumps(answer)
