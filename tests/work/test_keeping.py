@@ -100,7 +100,7 @@ def test_a_verdict_is_about_what_the_network_computes_and_not_its_weights_alone(
 
 def test_verdicts_of_version_0_1_0_are_read_and_shown_but_not_used_again(tmp_path: Path) -> None:
     """The folder was made by that version, by verifying three images within 0.1, in [0, 1] and not cut at all."""
-    run = Run(shutil.copytree(Path(__file__).parents[1] / "fixtures" / "run_of_0_1_0", tmp_path / "run"))
+    run = Run(shutil.copytree(Path(__file__).parents[1] / "fixtures" / "own_run_of_0_1_0", tmp_path / "run"))
     model = lingraft.load(run, model=_positive_above(-0.05))
     old = read_lines(run.verdicts_path)
     assert [record["verdict"] for record in old[-3:]] == ["misclassified", "verified", "falsified"]
