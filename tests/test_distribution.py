@@ -46,7 +46,7 @@ def test_its_name_has_the_version_of_the_package(wheel):
 def test_it_works_away_from_the_repository(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = (
-        "import lingraft, torch; from lingraft.report.page import page; from lingraft.work.experiments import recipes;"
+        "import lingraft, torch; from lingraft.report.page import render; from lingraft.work.experiments import recipes;"
         "from lingraft.cli import app; from typer.testing import CliRunner;"
         "run = lingraft.save(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3), torch.nn.ReLU()).eval(), 'r', (1, 2, 2));"
         "lingraft.write_report([run], 'report.html'); assert CliRunner().invoke(app, ['reproduce', '--list']).exit_code == 0;"

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from lingraft.runs import load as load
     from lingraft.solver.methods import bounds as bounds
     from lingraft.solver.region import Region as Region
+    from lingraft.work.look import list_models as list_models
+    from lingraft.work.look import list_runs as list_runs
+    from lingraft.work.look import show_run as show_run
     from lingraft.work.steps import evaluate as evaluate
     from lingraft.work.steps import save as save
     from lingraft.work.steps import score as score
@@ -37,12 +40,15 @@ _HOME = {
     "evaluate": "lingraft.work.steps",
     "export_onnx": "lingraft.formats.onnx_export",
     "graft": "lingraft.model.surgery",
+    "list_models": "lingraft.work.look",
+    "list_runs": "lingraft.work.look",
     "load": "lingraft.runs",
     "load_onnx": "lingraft.formats.onnx_import",
     "pruned": "lingraft.model.surgery",
     "save": "lingraft.work.steps",
     "score": "lingraft.work.steps",
     "select": "lingraft.work.steps",
+    "show_run": "lingraft.work.look",
     "sites": "lingraft.model.sites",
     "train": "lingraft.work.steps",
     "verify": "lingraft.work.verify",

@@ -24,7 +24,7 @@ from lingraft.grafting.mask_file import load_mask, save_mask
 from lingraft.grafting.scores import Scores
 from lingraft.model import zoo
 from lingraft.pool.images import verify_each
-from lingraft.report import write_report
+from lingraft.report.write import write_report
 from lingraft.runs import ModelDescription, Run, load_tensors, save_tensors
 from lingraft.runs.summary import summarize
 from lingraft.runs.verdicts import Verdicts

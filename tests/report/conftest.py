@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from lingraft.cli import app
 from lingraft.data import load
 from lingraft.model import zoo
-from lingraft.report import write_report
+from lingraft.report.write import write_report
 from lingraft.runs import ModelDescription, Run
 from lingraft.runs.verdicts import Verdicts
 from lingraft.solver.request import Limits, Request

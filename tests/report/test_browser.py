@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from lingraft.data import load
-from lingraft.report import write_report
-from lingraft.report.browser import browser
+from lingraft.report.browser import verdict_browser
 from lingraft.report.study import studies
+from lingraft.report.write import write_report
 from lingraft.runs import Run
 from lingraft.solver.verifier import Result
 
 
 def test_every_image_is_there_with_its_picture(runs: list[Run]) -> None:
-    shown = browser(studies(runs))
+    shown = verdict_browser(studies(runs))
     assert [run["name"] for run in shown["runs"]] == ["base", "grafted"]
     assert sorted(shown["sets"]["digits"]["images"]) == list(range(24))
     for run in shown["runs"]:
@@ -34,7 +34,7 @@ def test_an_image_that_is_another_one_now_is_not_shown(bare: Run, keeper: Any) -
     verdicts.request.images[1] = 0.5  # as if the verdict had been on another version of the data
     for i in range(2):
         verdicts.keep(Result("verified", "crown", index=i, label=verdicts.request.labels[i], eps=0.05))
-    shown = browser(studies([bare]))
+    shown = verdict_browser(studies([bare]))
     assert list(shown["sets"]["digits"]["images"]) == [0]
     assert "taken" not in shown["runs"][0]["images"][1]
 
@@ -46,7 +46,7 @@ def test_a_witness_that_is_gone_leaves_the_verdict(bare: Run, keeper: Any) -> No
     verdicts.keep(found)
     for path in (bare.path / "witnesses").iterdir():
         path.unlink()
-    (item,) = browser(studies([bare]))["runs"][0]["images"]
+    (item,) = verdict_browser(studies([bare]))["runs"][0]["images"]
     assert item["verdict"] == "falsified"
     assert "witness" not in item
 
@@ -61,7 +61,7 @@ def test_data_that_is_not_here_is_explained(bare_run: Any, tmp_path: Path, monke
     record = record_of(Result("verified", "crown", index=0, label=7, eps=0.1))
     about = {"weights": digest_weights(run), "data": "mnist", "image": "0", "timeout": 1.0, "seed": 0}
     append_line(run.verdicts_path, {**about, **record})
-    shown = browser(studies([run]))
+    shown = verdict_browser(studies([run]))
     assert "mnist" in shown["sets"]["mnist"]["why"].lower()
     assert "no pictures" in write_report([run], tmp_path / "r.html").read_text()
 

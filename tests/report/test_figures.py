@@ -12,16 +12,22 @@ from matplotlib.figure import Figure
 
 from lingraft.errors import LingraftError
 from lingraft.grafting import Scores
-from lingraft.report.criteria import CRITERIA, picked_by_criterion
-from lingraft.report.lines import slope_over_intercept
-from lingraft.report.margins import average_lower_bounds, common_bounds
-from lingraft.report.masks import mask_pictures, tiled
-from lingraft.report.panels import Panel, draw
-from lingraft.report.regions import region_shares, significance_over_instability
-from lingraft.report.svg import inline_svg
-from lingraft.report.time_limit import verified_over_time
-from lingraft.report.unstable import unstable_histograms
-from lingraft.report.unstable_sites import mean_unstable, unstable_by_site
+from lingraft.report.figures import (
+    CRITERIA,
+    average_lower_bounds,
+    common_bounds,
+    mask_pictures,
+    mean_unstable,
+    picked_by_criterion,
+    region_shares,
+    significance_over_instability,
+    slope_over_intercept,
+    tiled,
+    unstable_by_site,
+    unstable_histograms,
+    verified_over_time,
+)
+from lingraft.report.panels import Panel, draw, inline_svg
 from lingraft.solver.verifier import Result
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lingraft.files import read_lines
-from lingraft.report import write_report
+from lingraft.report.write import write_report
 from lingraft.runs import Run
 
 PHONE, DESK = {"width": 380, "height": 780}, {"width": 1200, "height": 900}

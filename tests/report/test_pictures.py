@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lingraft.report.pictures import magnified_difference, picture
+from lingraft.report.browser import magnified_difference, picture
 
 
 def decoded(uri: str | None) -> np.ndarray:

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from lingraft.cli import app
 from lingraft.errors import LingraftError
-from lingraft.report import write_report
-from lingraft.report.sections import sections
+from lingraft.report.figures import sections
 from lingraft.report.study import studies
+from lingraft.report.write import write_report
 from lingraft.runs import Run
 
 
@@ -78,8 +78,8 @@ def test_figures_agree_with_the_summaries(runs: list[Run], tmp_path: Path) -> No
             assert float(row[name]) == pytest.approx(getattr(proof, name), abs=1e-3), name
         for name in ("verified", "falsified", "unknown", "misclassified", "images"):
             assert int(row[name]) == getattr(proof, name)
-        assert float(row["sa"]) == pytest.approx(attack["sa"])
-        assert float(row["ra"]) == pytest.approx(attack["ra"])
+        assert float(row["sa"]) == pytest.approx(attack.sa)
+        assert float(row["ra"]) == pytest.approx(attack.ra)
         assert row["attack"] == "pgd-5x1"
     assert float(table[0]["grafted"]) == 0
     assert float(table[1]["grafted"]) == pytest.approx(0.7, abs=0.01)
@@ -124,7 +124,7 @@ def test_a_run_without_verdicts_says_what_would_add_them(bare: Run, tmp_path: Pa
 
 
 def test_half_measured_runs_get_figures_and_hints(runs: list[Run], bare: Run) -> None:
-    found = {section.key: section for section in sections(studies([*runs, bare]))}
+    found = {section.figure.key: section for section in sections(studies([*runs, bare]))}
     assert found["time"].groups
     assert found["time"].missing == {"bare has no verdicts.": f"lingraft verify {bare.path} --images 100"}
     assert "bare has no scores." in found["regions"].missing
@@ -135,11 +135,11 @@ def test_half_measured_runs_get_figures_and_hints(runs: list[Run], bare: Run) ->
 def test_a_hint_does_what_it_says(runs: list[Run], tmp_path: Path) -> None:
     moved = [Run(shutil.copytree(run.path, tmp_path / run.path.name)) for run in runs]
     moved[1].grafted_scores_path.unlink()
-    section = next(section for section in sections(studies(moved)) if section.key == "histograms")
+    section = next(section for section in sections(studies(moved)) if section.figure.key == "histograms")
     assert not section.groups
     (command,) = section.missing.values()
     assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
-    section = next(section for section in sections(studies(moved)) if section.key == "histograms")
+    section = next(section for section in sections(studies(moved)) if section.figure.key == "histograms")
     assert section.groups
     assert not section.missing
 

@@ -243,7 +243,7 @@ def graft(
 def _searched(search: "Search") -> "Candidate":
     """The best candidate of a search; all of them are shown, drawn and written down even if none is good enough."""
     from lingraft.grafting.candidates import best, require_best
-    from lingraft.report.front import write_front
+    from lingraft.report.run_figures import write_front
 
     min_sa = search.wanted.min_sa
     tried = search.candidates(lambda line: typer.echo(line, err=True))

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+import lingraft
 from lingraft.cli import app
 from lingraft.cli.options import Json, next_step, print_json
 
@@ -25,11 +27,7 @@ def report(
 
     The page needs no network and no other file. Measures nothing: it says which command adds what is missing.
     """
-    from rich.console import Console
-
-    from lingraft.report import write_report
-
-    path = write_report(folders, out)
+    path = lingraft.write_report(folders, out)
     size = path.stat().st_size
     if as_json:
         print_json({"report": str(path), "bytes": size})

@@ -110,7 +110,7 @@ def train(
     from lingraft.device import resolve_device
     from lingraft.model import zoo
     from lingraft.names import lookup
-    from lingraft.report.history import plot_history
+    from lingraft.report.run_figures import plot_history
     from lingraft.runs import ModelDescription, Run
     from lingraft.training import TrainingConfig, draw, preset_settings
     from lingraft.training import train as train_model

@@ -1,7 +1,9 @@
 """`lingraft zoo`."""
 
-from typing import Any
+from rich.console import Console
+from rich.table import Table
 
+import lingraft
 from lingraft.cli import app
 from lingraft.cli.options import Json, next_step, print_json
 
@@ -9,22 +11,7 @@ from lingraft.cli.options import Json, next_step, print_json
 @app.command()
 def zoo(as_json: Json = False) -> None:
     """List the networks that lingraft can build, with their size."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from lingraft.model.zoo import MODELS, build, count_neurons, count_parameters
-
-    rows: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "title": spec.title,
-            "input": list(spec.input_shape),
-            "parameters": count_parameters(build(name)),
-            "neurons": count_neurons(name),
-            "source": spec.source,
-        }
-        for name, spec in MODELS.items()
-    ]
+    rows = lingraft.list_models()
     if as_json:
         print_json(rows)
         return

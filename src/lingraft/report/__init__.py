@@ -1,5 +1,1 @@
-"""Pictures and pages of what runs hold."""
-
-from lingraft.report.write import write_report
-
-__all__ = ["write_report"]
+"""Pictures and pages of what runs hold; `write.write_report` makes them."""

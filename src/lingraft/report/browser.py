@@ -1,15 +1,18 @@
 """What the verdict browser of the page shows: every image with its verdict, in every run."""
 
+import base64
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from lingraft.data import DATASETS, ImageSet
 from lingraft.data import load as load_data
 from lingraft.errors import LingraftError
-from lingraft.report.pictures import magnified_difference, picture
 from lingraft.report.study import Study, Verification
 from lingraft.report.table import show_eps
 from lingraft.runs import load, load_tensors
@@ -22,11 +25,11 @@ PICTURED = 1000
 BATCH = 256
 
 
-def browser(studies: Sequence[Study]) -> dict[str, Any]:
-    """JSON-able. `sets`: data set → class names, pictures by image, why there are none; `runs`: one a verification."""
-    names = sorted({found.data for study in studies for found in study.verifications})
-    data = {name: _Pictures(name, studies) for name in names}
-    runs = [_entry(study, found, data[found.data]) for study in studies for found in study.verifications]
+def verdict_browser(studies: Sequence[Study]) -> dict[str, Any]:
+    """JSON-able. `sets`: data set → class names, pictures by image, why there are none; `runs`: the verifications."""
+    verified = [(study, verification) for study in studies for verification in study.verifications]
+    data = {name: _Pictures(name, studies) for name in sorted({verification.data for _, verification in verified})}
+    runs = [_entry(study, verification, data[verification.data]) for study, verification in verified]
     return {"sets": {name: pictures.as_dict() for name, pictures in data.items()}, "runs": runs}
 
 
@@ -62,16 +65,17 @@ class _Pictures:
 
 def _kept_images(name: str, studies: Sequence[Study]) -> ImageSet:
     """Images of the user's own, which `lingraft.verify` put into a run; of several runs, those of the largest."""
-    found = [images for study in studies if (images := kept_images(study.run, name)) is not None]
-    if not found:
+    kept = [images for study in studies if (images := kept_images(study.run, name)) is not None]
+    if not kept:
         raise LingraftError(f"{name}: no run holds these images. Verify them with lingraft.verify(…, run=…).")
-    return max(found, key=len)
+    return max(kept, key=len)
 
 
-def _entry(study: Study, found: Verification, data: _Pictures) -> dict[str, Any]:
-    shown = [_item(record) for record in found.records]
-    pixels = [data.pixels(record) for record in found.records]
-    witnesses = [_witness(study, record) for record in found.records]
+def _entry(study: Study, verification: Verification, data: _Pictures) -> dict[str, Any]:
+    records, eps = verification.records, verification.eps
+    shown = [_item(record) for record in records]
+    pixels = [data.pixels(record) for record in records]
+    witnesses = [_witness(study, record) for record in records]
     for what, tensors in (("taken", pixels), ("witness_taken", witnesses)):
         for item, prediction in zip(shown, _predictions(study, tensors), strict=True):
             if prediction is not None:
@@ -80,15 +84,15 @@ def _entry(study: Study, found: Verification, data: _Pictures) -> dict[str, Any]
     for item, image, witness in zip(shown, pixels, witnesses, strict=True):
         if image is not None and witness is not None and pictured < PICTURED:
             item["witness"] = picture(witness)
-            item["difference"] = magnified_difference(image, witness, found.eps)
+            item["difference"] = magnified_difference(image, witness, eps)
             pictured += 1
-    low, high = found.limits
+    low, high = verification.limits
     return {
         "name": study.name,
-        "title": f"{study.name} ({found.data}, ε = {show_eps(found.eps)})",
-        "data": found.data,
-        "eps": show_eps(found.eps),
-        "magnified": 0.5 / found.eps if found.eps > 0 else None,
+        "title": f"{study.name} ({verification.data}, ε = {show_eps(eps)})",
+        "data": verification.data,
+        "eps": show_eps(eps),
+        "magnified": 0.5 / eps if eps > 0 else None,
         "limit": f"{high:g}" if low == high else f"{low:g}–{high:g}",
         "images": shown,
     }
@@ -117,14 +121,30 @@ def _witness(study: Study, record: dict[str, Any]) -> Tensor | None:
 def _predictions(study: Study, images: Sequence[Tensor | None]) -> list[int | None]:
     """What the network of the run takes each image for; None where there is no image, or no network of the zoo."""
     there = [i for i, image in enumerate(images) if image is not None]
-    found: list[int | None] = [None] * len(images)
+    predictions: list[int | None] = [None] * len(images)
     if study.description.architecture is None or not there:
-        return found
+        return predictions
     model = load(study.run)
     with torch.inference_mode():
         for start in range(0, len(there), BATCH):
             some = there[start : start + BATCH]
             answers = model(torch.stack([image for i in some if (image := images[i]) is not None])).argmax(1)
             for i, answer in zip(some, answers.tolist(), strict=True):
-                found[i] = answer
-    return found
+                predictions[i] = answer
+    return predictions
+
+
+def picture(image: Tensor) -> str | None:
+    """A PNG as a data URI of an image in [0, 1] of shape (1, H, W) or (3, H, W); None for other shapes."""
+    if image.ndim != 3 or image.shape[0] not in (1, 3):
+        return None
+    pixels = (image.detach().cpu().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+    shown = Image.fromarray(np.ascontiguousarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels))
+    buffer = BytesIO()
+    shown.save(buffer, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def magnified_difference(image: Tensor, witness: Tensor, eps: float) -> str | None:
+    """What the witness changes, so that ±ε is white and black, no change mid-grey (per channel)."""
+    return picture(0.5 + (witness - image) / (2 * eps)) if eps > 0 else None

@@ -16,7 +16,7 @@ COLORS: dict[str, tuple[str, str]] = {
 
 INK, FAINT, GRAY = (COLORS[name][0] for name in ("ink", "faint", "gray"))
 
-#: One a run, in this order, the same in every picture.
+#: One for each run, in this order, the same in every picture.
 SERIES = [COLORS[name][0] for name in ("gray", "blue", "orange", "green", "purple", "teal", "red", "olive")]
 
 #: For pictures of points, which cannot change with the mode: seen well on light and on dark.

@@ -4,14 +4,15 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lingraft.report.browser import browser
+from lingraft.report.browser import verdict_browser
 from lingraft.report.colors import COLORS
-from lingraft.report.sections import Section, sections, unmeasured
+from lingraft.report.figures import Section, sections
+from lingraft.report.panels import inline_svg
 from lingraft.report.study import Study
-from lingraft.report.svg import inline_svg
-from lingraft.report.table import COLUMNS, NUMBERS, Row, rows, show
+from lingraft.report.table import COLUMNS, NUMBERS, Row, show
 from lingraft.runs import versions
 from lingraft.runs.summary import VERDICTS
 
@@ -24,29 +25,27 @@ MEANING = {
 }
 
 
-def page(studies: Sequence[Study]) -> str:
+def render(studies: Sequence[Study]) -> str:
     """The whole page of these runs."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     environment = Environment(
         loader=PackageLoader("lingraft.report"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    table = rows(studies)
-    found = sections(studies)
+    table = [row for study in studies for row in study.rows]
+    parts = sections(studies)
     return environment.get_template("page.html").render(
         title=_title(studies, table),
         colors=COLORS,
         columns=COLUMNS,
         numbers=NUMBERS,
         rows=[{"row": row, "cells": {name: show(row, name) for name in COLUMNS}} for row in table],
-        unmeasured=unmeasured(studies),
+        unmeasured={what: command for study in studies for what, command in study.unmeasured.items()},
         headline=_headline(table, {study.name: study.parent.name for study in studies if study.parent}),
         verdicts=VERDICTS,
         meaning=MEANING,
-        sections=[_drawn(section) for section in found if section.groups],
-        absent=[section for section in found if not section.groups],
-        browser=browser(studies),
+        sections=[_drawn(section) for section in parts if section.groups],
+        absent=[section for section in parts if not section.groups],
+        browser=verdict_browser(studies),
         studies=[_about(study) for study in studies],
         made_with={**versions(), "system": f"{platform.system()} {platform.machine()}"},
     )
@@ -57,7 +56,7 @@ def _drawn(section: Section) -> dict[str, Any]:
     single = all(len(panels) == 1 for panels in section.groups.values())
     groups: list[tuple[str, list[tuple[str, Markup]]]] = [("", [])] if single else []
     for g, (heading, panels) in enumerate(section.groups.items()):
-        drawn = [Markup(inline_svg(panel, f"{section.key}-{g}-{p}")) for p, panel in enumerate(panels)]
+        drawn = [Markup(inline_svg(panel, f"{section.figure.key}-{g}-{p}")) for p, panel in enumerate(panels)]
         if single:
             groups[0][1].append((heading or panels[0].title, drawn[0]))
         else:
@@ -90,7 +89,7 @@ def _about(study: Study) -> dict[str, Any]:
     settings = {name: figures.settings for name, figures in made.items() if figures and figures.settings}
     seeds |= {name: chosen.get("seed") for name, chosen in settings.items()}
     attacks = {figures.seed for figures in summary.evaluation.values()}
-    proofs = {record.get("seed") for found in study.verifications for record in found.records}
+    proofs = {record.get("seed") for verification in study.verifications for record in verification.records}
     for name, used in (("attack", attacks), ("verification", proofs)):
         seeds[name] = ", ".join(sorted(map(str, used - {None}))) or None
     return {

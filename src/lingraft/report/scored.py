@@ -8,23 +8,23 @@ from lingraft.grafting.scores import Scores
 from lingraft.report.study import Study
 
 
-def scored(studies: Sequence[Study]) -> dict[str, tuple[Scores, list[Study]]]:
+def scored_networks(studies: Sequence[Study]) -> dict[str, tuple[Scores, list[Study]]]:
     """Name of the network that was scored → its scores, and the runs that hold them; equal scores only once."""
-    found: dict[str, tuple[Scores, list[Study]]] = {}
+    networks: dict[str, tuple[Scores, list[Study]]] = {}
     for study in studies:
         scores = study.scores
         if scores is None or scores.instability is None:
             continue
-        same = next((name for name, (other, _) in found.items() if _equal(scores, other)), None)
+        same = next((name for name, (other, _) in networks.items() if _equal(scores, other)), None)
         if same is not None:
-            found[same][1].append(study)
+            networks[same][1].append(study)
             continue
         of_parent = study.parent is not None and study.grafted_share and not _is_grafted(scores, study)
         name = study.parent.name if of_parent and study.parent else study.name
-        if name in found:
+        if name in networks:
             name = f"{name}, as scored for {study.name}"
-        found[name] = scores, [study]
-    return found
+        networks[name] = scores, [study]
+    return networks
 
 
 def before_and_after(study: Study) -> tuple[Scores | None, Scores | None]:

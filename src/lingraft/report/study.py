@@ -1,5 +1,6 @@
-"""What a report knows of a run: read from its folder, nothing is measured anew."""
+"""What a report knows of runs: read from their folders, nothing is measured anew."""
 
+import shlex
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from lingraft.errors import LingraftError
 from lingraft.files import read_lines
 from lingraft.grafting.scores import Scores
 from lingraft.model.grafted_activation import unpack
+from lingraft.report.table import Row, show_eps
 from lingraft.runs import Run, load_tensors
 from lingraft.runs.measured import EvaluationFigures, OutcomeFigures
 from lingraft.runs.summary import Summary, summarize
@@ -64,14 +66,15 @@ class Study:
         weights = digest_weights(self.run)
         records = [record for record in read_lines(self.run.verdicts_path) if record.get("weights") == weights]
         network = records[-1].get("network") if records else None
-        found: dict[tuple[str, float], dict[int, tuple[dict[str, Any], Result]]] = {}
+        #: (data set, ε) → image → its record and result
+        places: dict[tuple[str, float], dict[int, tuple[dict[str, Any], Result]]] = {}
         for record in records:
             try:
                 if record.get("network") not in (None, network):
                     continue
                 result = result_of(record)
                 result.against = [int(label) for label in record["crown"]]
-                images = found.setdefault((record["data"], float(record["eps"])), {})
+                images = places.setdefault((record["data"], float(record["eps"])), {})
                 about, before = images.get(result.index, (record, result))
                 other = about.get("network") != network
                 if result.verdict != "unknown" or before.verdict == "unknown" or other:
@@ -80,7 +83,7 @@ class Study:
                 continue  # damaged; `lingraft verify` would do this image again
         return [
             Verification(data, eps, [images[i][1] for i in sorted(images)], [images[i][0] for i in sorted(images)])
-            for (data, eps), images in sorted(found.items())
+            for (data, eps), images in sorted(places.items())
         ]
 
     @cached_property
@@ -144,6 +147,59 @@ class Study:
             return grafting.after
         return None
 
+    @property
+    def rows(self) -> list[Row]:
+        """Its rows of the summary table: one for each verification, or one without verdicts."""
+        return [self._row(each) for each in self.verifications] or [self._row(None)]
+
+    def _row(self, verification: Verification | None) -> Row:
+        of = verification or self.description
+        measured = self.evaluation(of.data, of.eps)
+        summary = verification.summary if verification else None
+        return Row(
+            run=self.name,
+            network=self.description.architecture or "a module of the user",
+            data=of.data,
+            eps=of.eps,
+            grafted=self.grafted_share,
+            sa=measured.sa if measured else None,
+            images_sa=measured.images_sa if measured else None,
+            ra=measured.ra if measured else None,
+            images_ra=measured.images if measured else None,
+            attack=_attack(measured),
+            va=summary.va if summary else None,
+            unr=summary.unr if summary else None,
+            time=summary.time if summary else None,
+            images=summary.images if summary else None,
+            limit=verification.limits[1] if verification else None,
+            verified=summary.verified if summary else None,
+            falsified=summary.falsified if summary else None,
+            unknown=summary.unknown if summary else None,
+            misclassified=summary.misclassified if summary else None,
+        )
+
+    @property
+    def unmeasured(self) -> dict[str, str]:
+        """What its rows lack → the command that adds it."""
+        missing = {}
+        for row in self.rows:
+            if row.data is not None and row.eps is not None and self.evaluation(row.data, row.eps) is None:
+                options = ["--eps", show_eps(row.eps)] if row.eps != self.description.eps else []
+                options += ["--data", row.data] if row.data != self.description.data else []
+                what = f"{self.name} has no SA and RA at ε = {show_eps(row.eps)}."
+                missing[what] = self.command("evaluate", *options)
+        return missing
+
+    def command(self, name: str, *options: str) -> str:
+        """A command of lingraft on this run, as one would type it."""
+        return shlex.join(["lingraft", name, str(self.run.path), *options])
+
+
+def _attack(measured: EvaluationFigures | OutcomeFigures | None) -> str | None:
+    if isinstance(measured, EvaluationFigures) and measured.attack == "pgd":
+        return f"pgd-{measured.steps}x{measured.restarts}"
+    return measured.attack if measured else None
+
 
 def _same(a: float | None, b: float | None) -> bool:
     return a is not None and b is not None and abs(a - b) < 1e-9
@@ -172,13 +228,13 @@ def studies(runs: Sequence[str | Path | Run]) -> list[Study]:
     if not folders:
         raise LingraftError("there are no runs to report on. Name at least one run folder.")
     names = _short_names(list(folders))
-    found = {path: Study(run, names[path]) for path, run in folders.items()}
-    for path, study in found.items():
+    known = {path: Study(run, names[path]) for path, run in folders.items()}
+    for path, study in known.items():
         if study.description.parent is not None:
             parent = Path(study.description.parent)
             # a run that was moved together with its parent still finds it
-            study.parent = found.get(parent.resolve()) or found.get(path.parent / parent.name)
-    return list(found.values())
+            study.parent = known.get(parent.resolve()) or known.get(path.parent / parent.name)
+    return list(known.values())
 
 
 def _short_names(paths: list[Path]) -> dict[Path, str]:

@@ -1,12 +1,13 @@
-"""The summary table: one row for each run and each ε at which it was verified."""
+"""The summary table, one row for each run and each ε at which it was verified, and how it is printed.
 
+Imports nothing heavy: the commands that print the table import this file at their top.
+"""
+
+import csv
+import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
-
-from lingraft.report.study import Study, Verification
-from lingraft.runs.measured import EvaluationFigures, OutcomeFigures
-from lingraft.runs.summary import VERDICTS
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,10 @@ class Row:
         return asdict(self)
 
     @property
-    def verdicts(self) -> dict[str, int]:
+    def verdicts(self) -> dict[str, int | None]:
         """How many images have each verdict; {} where none was verified."""
-        return {name: getattr(self, name) for name in VERDICTS} if self.images else {}
+        counts = ("verified", "falsified", "unknown", "misclassified")
+        return {name: getattr(self, name) for name in counts} if self.images else {}
 
 
 #: heading → (field, how it is printed, what it means)
@@ -56,54 +58,11 @@ COLUMNS: dict[str, tuple[str, str, str]] = {
     "UNR %": ("unr", "share", "unstable neurons, mean over the images whose neurons were bounded"),
     "Time s": ("time", "seconds", "mean time of a verdict, without images misclassified or attacked successfully"),
     "Images": ("images", "count", "test images verified"),
-    "Limit s": ("limit", "limit", "time limit an image"),
+    "Limit s": ("limit", "limit", "time limit for each image"),
     "Attack": ("attack", "text", "attack of RA: steps x restarts"),
 }
 
 NUMBERS = ("eps", "share", "seconds", "count", "limit")
-
-
-def rows(studies: Sequence[Study]) -> list[Row]:
-    """A row for each verification of each run, or one without verdicts."""
-    table = []
-    for study in studies:
-        found: list[Verification] | list[None] = study.verifications or [None]
-        table += [_row(study, each) for each in found]
-    return table
-
-
-def _row(study: Study, found: Verification | None) -> Row:
-    description = study.description
-    data, eps = (found.data, found.eps) if found else (description.data, description.eps)
-    measured = study.evaluation(data, eps)
-    summary = found.summary if found else None
-    return Row(
-        run=study.name,
-        network=description.architecture or "a module of the user",
-        data=data,
-        eps=eps,
-        grafted=study.grafted_share,
-        sa=measured.sa if measured else None,
-        images_sa=measured.images_sa if measured else None,
-        ra=measured.ra if measured else None,
-        images_ra=measured.images if measured else None,
-        attack=_attack(measured),
-        va=summary.va if summary else None,
-        unr=summary.unr if summary else None,
-        time=summary.time if summary else None,
-        images=summary.images if summary else None,
-        limit=found.limits[1] if found else None,
-        verified=summary.verified if summary else None,
-        falsified=summary.falsified if summary else None,
-        unknown=summary.unknown if summary else None,
-        misclassified=summary.misclassified if summary else None,
-    )
-
-
-def _attack(measured: EvaluationFigures | OutcomeFigures | None) -> str | None:
-    if isinstance(measured, EvaluationFigures) and measured.attack == "pgd":
-        return f"pgd-{measured.steps}x{measured.restarts}"
-    return measured.attack if measured else None
 
 
 def show(row: Row, heading: str) -> str:
@@ -127,3 +86,57 @@ def show_eps(eps: float) -> str:
     """ε as people write it: 2/255, 0.1."""
     steps = eps * 255
     return f"{round(steps)}/255" if steps >= 0.5 and abs(steps - round(steps)) < 1e-6 else f"{eps:.4g}"
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A pipe table, and what its columns mean."""
+    headings = list(COLUMNS)
+    lines = [
+        "| " + " | ".join(headings) + " |",
+        "| " + " | ".join("---:" if COLUMNS[name][1] in NUMBERS else "---" for name in headings) + " |",
+        *("| " + " | ".join(show(row, name).replace("|", "\\|") for name in headings) + " |" for row in rows),
+        "",
+        *(f"- {name}: {meaning}" for name, (_, _, meaning) in COLUMNS.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def comma_separated(rows: Sequence[Row]) -> str:
+    """All fields as they are, shares in [0, 1]; an empty cell is what was not measured."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, [field.name for field in fields(Row)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(row.as_dict() for row in rows)
+    return buffer.getvalue()
+
+
+def latex(rows: Sequence[Row]) -> str:
+    """A `tabular` for a paper; it needs the package booktabs."""
+    headings = list(COLUMNS)
+    columns = "".join("r" if COLUMNS[name][1] in NUMBERS else "l" for name in headings)
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        f"\\begin{{tabular}}{{{columns}}}",
+        "\\toprule",
+        " & ".join(map(escaped, headings)) + " \\\\",
+        "\\midrule",
+        *(" & ".join(escaped(show(row, name)) for name in headings) + " \\\\" for row in rows),
+        "\\bottomrule",
+        "\\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_LATEX = {
+    "\\": "\\textbackslash{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "–": "--",
+    "ε": "$\\epsilon$",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+
+
+def escaped(text: str) -> str:
+    """Text for LaTeX."""
+    return "".join(_LATEX.get(character, character) for character in text)

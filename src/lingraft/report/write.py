@@ -5,19 +5,13 @@ from pathlib import Path
 
 from lingraft.errors import LingraftError
 from lingraft.files import remove_dead_parts, replacing
-from lingraft.report.page import page
-from lingraft.report.study import Study, explained, studies
-from lingraft.report.table import rows
-from lingraft.report.table_files import comma_separated, latex, markdown
+from lingraft.report.page import render
+from lingraft.report.study import explained, studies
+from lingraft.report.table import Row, comma_separated, latex, markdown
 from lingraft.runs import Run
 
-#: suffix of the file → what is written to it
-FORMATS: dict[str, Callable[[Sequence[Study]], str]] = {
-    ".html": page,
-    ".md": lambda found: markdown(rows(found)),
-    ".csv": lambda found: comma_separated(rows(found)),
-    ".tex": lambda found: latex(rows(found)),
-}
+#: suffix of a file with the summary table alone → what is written to it
+TABLES: dict[str, Callable[[Sequence[Row]], str]] = {".md": markdown, ".csv": comma_separated, ".tex": latex}
 
 
 def write_report(runs: str | Path | Run | Sequence[str | Path | Run], path: str | Path) -> Path:
@@ -25,14 +19,14 @@ def write_report(runs: str | Path | Run | Sequence[str | Path | Run], path: str 
 
     Nothing is measured anew; the page says which command adds a figure that the runs have no data for.
     """
-    if isinstance(runs, str | Path | Run):
-        runs = [runs]
     path = Path(path)
-    write = FORMATS.get(path.suffix.lower())
-    if write is None:
-        raise LingraftError(f"cannot write a report to {path.name}. End the name with {', '.join(FORMATS)}.")
+    suffix = path.suffix.lower()
+    if suffix not in (".html", *TABLES):
+        raise LingraftError(f"cannot write a report to {path.name}. End the name with .html, {', '.join(TABLES)}.")
     with explained():
-        text = write(studies(runs))
+        parts = studies([runs] if isinstance(runs, str | Path | Run) else runs)
+        table = TABLES.get(suffix)
+        text = table([row for study in parts for row in study.rows]) if table else render(parts)
     remove_dead_parts(path.parent)
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")

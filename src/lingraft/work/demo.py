@@ -17,8 +17,8 @@ from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, 
 from lingraft.model import zoo
 from lingraft.pool.place import ANYWHERE
 from lingraft.randomness import derive_generator
-from lingraft.report import write_report
-from lingraft.report.figures import save_figure
+from lingraft.report.run_figures import save_figure
+from lingraft.report.write import write_report
 from lingraft.runs import ModelDescription, Run
 from lingraft.runs.summary import summarize
 from lingraft.solver.request import Limits, Request

@@ -9,8 +9,8 @@ from typing import Any
 
 from lingraft.errors import LingraftError
 from lingraft.files import append_line, read_lines, remove_dead_parts, replacing, write_json
+from lingraft.report.figures import sections
 from lingraft.report.panels import Panel, draw
-from lingraft.report.sections import sections
 from lingraft.report.study import studies
 from lingraft.report.write import write_report
 from lingraft.work.experiments.plan import Plan, with_parents
@@ -102,7 +102,7 @@ def _pictures(recipe: Recipe, results: Sequence[Result], runs: Sequence[Path]) -
     if "sweep" in recipe.figures:
         options = {row.name: row.vary.option for row in recipe.rows if row.vary}
         found["sweep"] = sweep(results, options, recipe.columns)
-    found |= {part.key: part.groups for part in sections(studies(runs)) if part.key in recipe.figures}
+    found |= {part.figure.key: part.groups for part in sections(studies(runs)) if part.figure.key in recipe.figures}
     return {
         key if len(groups) == 1 else f"{key}-{number}": panels
         for key, groups in found.items()

@@ -8,7 +8,6 @@ from typing import Any
 
 from lingraft.files import read_json, read_lines
 from lingraft.report.study import studies
-from lingraft.report.table import rows
 from lingraft.runs import Run, versions
 from lingraft.work.experiments.plan import Cell, Plan
 from lingraft.work.experiments.recipe import Network
@@ -75,7 +74,7 @@ def _result(plan: Plan, cells: Sequence[Cell], root: Path) -> Result:
     if corners is not None:
         return _corner_result(plan, cells, folders, read_json(corners.folder(root) / "corners" / "corners.json"))
     # each by itself: two rows may share a run, which a report would show once
-    found = [rows(studies([folder]))[0].as_dict() for folder in folders]
+    found = [studies([folder])[0].rows[0].as_dict() for folder in folders]
     columns = plan.recipe.columns
     measured = {
         name: [_figure(name, row, folder) for row, folder in zip(found, folders, strict=True)] for name in columns

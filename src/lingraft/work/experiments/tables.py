@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Sequence
 
-from lingraft.report.table_files import escaped
+from lingraft.report.table import escaped
 from lingraft.work.experiments.plan import Plan
 from lingraft.work.experiments.recipe import COLUMNS
 from lingraft.work.experiments.results import Result
