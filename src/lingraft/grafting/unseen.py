@@ -27,10 +27,18 @@ def refuse_unseen(model: nn.Module) -> None:
                 f"{what} has a forward hook, which may change what it gives. Remove it: hook.remove(). Hooks that"
                 " torch.nn.utils has put there go with remove_weight_norm, remove_spectral_norm or prune.remove."
             )
-        if "forward" in vars(module):
+        replaced = [name for name in vars(module) if _is_method(type(module), name)]
+        if replaced:
             raise LingraftError(
-                f"the forward of {what} was replaced on the object. Write it in the class; of a model compiled by"
+                f"the {replaced[0]} of {what} was replaced on the object. Write it in the class; of a model compiled by"
                 " torch.compile give the original."
             )
         if type(module).__call__ is not nn.Module.__call__ and not isinstance(module, fx.GraphModule):
             raise LingraftError(f"the class of {what} overrides __call__. Write what it does in forward.")
+
+
+def _is_method(kind: type[nn.Module], name: str) -> bool:
+    """Whether it is the forward of a class, or a method that torch's or lingraft's own classes call."""
+    method = getattr(kind, name, None)
+    home = str(getattr(method, "__module__", "")).partition(".")[0]
+    return name == "forward" or (callable(method) and home in ("torch", "lingraft"))
