@@ -112,7 +112,7 @@ def trace(model: nn.Module) -> fx.GraphModule:
     refuse_unseen(model)
     tracer = _Tracer()
     try:
-        with _own_buffers(model):
+        with _unchanged(model):
             graph = tracer.trace(model)
         if tracer.asked_for_values:
             raise fx.proxy.TraceError("it asks for the value of a tensor")
@@ -135,23 +135,28 @@ def trace(model: nn.Module) -> fx.GraphModule:
 
 
 @contextmanager
-def _own_buffers(model: nn.Module) -> Iterator[None]:
-    """Refuse a model that puts other tensors into its buffers in forward, which its graph would not do; put them back.
+def _unchanged(model: nn.Module) -> Iterator[None]:
+    """Refuse a model that changes its numbers, such as a count of calls, or puts other tensors into its buffers.
 
-    It would be left with what tracing passes around in place of tensors.
+    Its graph would do neither. The buffers are put back: they would hold what tracing passes around for tensors.
     """
-    before = [(name, module, dict(module._buffers)) for name, module in model.named_modules()]
+    before = [(name, module, _numbers(module), dict(module._buffers)) for name, module in model.named_modules()]
+    changed: list[str] = []
     try:
         yield
     finally:
-        changed = []
-        for path, module, buffers in before:
-            changed += [
-                f"{path}.{name}" if path else name for name in buffers if module._buffers[name] is not buffers[name]
-            ]
+        for path, module, numbers, buffers in before:
+            now = {**numbers, **_numbers(module)}
+            names = [name for name in numbers if now[name] != numbers[name]]
+            names += [name for name in buffers if module._buffers[name] is not buffers[name]]
+            changed += [f"{path}.{name}" if path else name for name in names]
             module._buffers.update(buffers)
     if changed:
         raise LingraftError(f"it changes its own {changed[0]!r} whenever it is called. Take that out of forward.")
+
+
+def _numbers(module: nn.Module) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, bool | int | float)}
 
 
 def _autocast() -> tuple[bool, ...]:

@@ -108,7 +108,7 @@ def require_agreement(model: nn.Module, network: "Network") -> None:
     agreement = Agreement(model, network)
     generator = torch.Generator().manual_seed(0)
     pixels, others = (draw(4, *network.input_shape, generator=generator) for draw in (torch.rand, torch.randn))
-    points, before = torch.cat([3 * others, pixels]), _state(model)
+    points, before = torch.cat([3 * others, pixels]), _versions(model)
     watch = _Watch()
     with torch.no_grad(), watch:
         _called(model, points[:2].to(agreement._parameter))
@@ -121,7 +121,7 @@ def require_agreement(model: nn.Module, network: "Network") -> None:
     wrong = agreement.difference(points, torch.eye(classes), torch.zeros(classes))
     if wrong is not None:
         raise LingraftError(f"{wrong}. Please report this model.")
-    changed = [name for name, value in _state(model).items() if value != before.get(name, value)]
+    changed = [name for name, version in _versions(model).items() if version != before.get(name, version)]
     if changed:
         raise LingraftError(
             f"the model changes its own {changed[0]!r} whenever it is called. Take that out of forward."
@@ -141,17 +141,14 @@ def _called(model: nn.Module, points: Tensor) -> Tensor:
     return result
 
 
-def _state(model: nn.Module) -> dict[str, Any]:
-    """What a call must leave as it is: tensors that the model holds, and numbers, which may count its calls."""
-    state: dict[str, Any] = {}
+def _versions(model: nn.Module) -> dict[str, int]:
+    """How often each tensor that the model holds was changed."""
+    found: dict[str, int] = {}
     for prefix, module in model.named_modules():
         for name, value in {**vars(module), **module._parameters, **module._buffers}.items():
-            name = f"{prefix}.{name}" if prefix else name
-            if isinstance(value, Tensor) and not isinstance(value, fx.Proxy):
-                state[name] = None if value.is_inference() else value._version
-            elif isinstance(value, bool | int | float | str):
-                state[name] = value
-    return state
+            if isinstance(value, Tensor) and not isinstance(value, fx.Proxy) and not value.is_inference():
+                found[f"{prefix}.{name}" if prefix else name] = value._version
+    return found
 
 
 class _Watch(TorchFunctionMode):
