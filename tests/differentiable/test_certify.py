@@ -169,7 +169,8 @@ def test_nothing_is_certified_that_the_model_itself_gets_wrong() -> None:
             return torch.cat([x * 16777217.0 - x * 16777216.0 - 0.5, 0.0 * x], 1)
 
     data = ImageSet(torch.full((2, 1, 1, 1), 0.9), torch.tensor([0, 1]))
-    assert not certified_by_intervals(Rounding(), data, 0.1).any()
+    assert correct(Rounding(), data).tolist() == [False, True]
+    assert not certified_by_intervals(Rounding(), data, 0.0)[0]
 
 
 @pytest.mark.parametrize("way", WAYS)
