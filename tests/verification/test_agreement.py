@@ -107,6 +107,13 @@ def test_what_is_not_in_the_graph_is_refused(model: nn.Module, message: str) -> 
         Network.from_module(model, (4,))
 
 
+def test_forwards_replaced_in_torch_s_own_classes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = nn.Linear.forward
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: plain(self, x) + SHIFT)
+    with pytest.raises(LingraftError, match=r"torch's own class of layer '0' \(Linear\)"):
+        Network.from_module(_net(), (4,))
+
+
 def test_hooks_on_all_modules_are_refused() -> None:
     hook = nn.modules.module.register_module_forward_hook(lambda module, given, out: out + SHIFT)
     try:

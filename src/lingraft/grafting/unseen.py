@@ -9,7 +9,7 @@ from lingraft.errors import LingraftError
 
 
 def refuse_unseen(model: nn.Module) -> None:
-    """Refuse hooks, methods replaced on an object, tensors of other kinds, and scripted or quantized layers by name."""
+    """Refuse hooks, replaced methods, tensors of other kinds, and scripted or quantized layers by name."""
     if registry._global_forward_hooks or registry._global_forward_pre_hooks:
         raise LingraftError(
             "there are forward hooks on all modules, which may change what a model gives. Remove them: hook.remove()."
@@ -38,6 +38,9 @@ def refuse_unseen(model: nn.Module) -> None:
                 f"the {replaced[0]} of {what} was replaced on the object. Write it in the class; of a model compiled by"
                 " torch.compile give the original."
             )
+        homes = type(module).__module__, type(module).forward.__module__
+        if homes[0].startswith("torch.nn.") and not homes[1].startswith("torch."):
+            raise LingraftError(f"the forward of torch's own class of {what} was replaced. Derive a class of your own.")
         if type(module).__call__ is not nn.Module.__call__ and not isinstance(module, fx.GraphModule):
             raise LingraftError(f"the class of {what} overrides __call__. Write what it does in forward.")
 
