@@ -59,21 +59,6 @@ def _replaced(part: int | None, name: str = "forward") -> nn.Module:
     return net
 
 
-class Shy(Tensor):
-    """A kind of tensor that computes in a way of its own."""
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = super().__torch_function__(func, types, args, kwargs or {})
-        return result + SHIFT if func.__name__ == "linear" else result
-
-
-def _of_another_kind() -> nn.Module:
-    net = _net()
-    net[2].weight = nn.Parameter(net[2].weight.detach().as_subclass(Shy))
-    return net
-
-
 class Called(nn.Sequential):
     """Another __call__."""
 
@@ -89,7 +74,6 @@ class Called(nn.Sequential):
         (_hooked("model"), "the model .*hook"),
         (_replaced(2), "forward of layer '2' .*replaced"),
         (_replaced(None), "forward of the model .*replaced"),
-        (_of_another_kind(), "layer '2' .*holds a Shy"),
         (_replaced(2, "_call_impl"), "_call_impl of layer '2' .*replaced"),
         (Called(*_net()).eval(), "the model .*__call__"),
         (nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 3))).eval(), "'0' .*remove_weight_norm"),

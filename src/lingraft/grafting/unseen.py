@@ -1,7 +1,7 @@
 """What torch.fx does not see of a model, and would leave out of its graph: refused, with what to do instead."""
 
 import torch
-from torch import Tensor, fx, nn
+from torch import fx, nn
 from torch.nn.modules import module as registry
 from torch.nn.modules.lazy import LazyModuleMixin
 
@@ -9,7 +9,7 @@ from lingraft.errors import LingraftError
 
 
 def refuse_unseen(model: nn.Module) -> None:
-    """Refuse hooks, replaced methods, tensors of other kinds, and scripted or quantized layers by name."""
+    """Refuse hooks, replaced methods, and scripted or quantized layers, naming the layer."""
     if registry._global_forward_hooks or registry._global_forward_pre_hooks:
         raise LingraftError(
             "there are forward hooks on all modules, which may change what a model gives. Remove them: hook.remove()."
@@ -22,11 +22,6 @@ def refuse_unseen(model: nn.Module) -> None:
             raise LingraftError(f"{what} is quantized, which is not supported. Give the model in floating point.")
         if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():  # type: ignore[misc]
             raise LingraftError(f"{what} has no weights yet. Call the model once, with images of the right shape.")
-        for tensor in (*module._parameters.values(), *module._buffers.values()):
-            if tensor is not None and type(tensor) not in (Tensor, nn.Parameter):
-                raise LingraftError(
-                    f"{what} holds a {type(tensor).__name__}, which may compute in its own way. Give plain tensors."
-                )
         if module._forward_hooks or module._forward_pre_hooks:
             raise LingraftError(
                 f"{what} has a forward hook, which may change what it gives. Remove it: hook.remove(). Hooks that"
