@@ -112,6 +112,26 @@ def test_modes_are_kept(own):
     assert not lingraft.graft(model.eval(), random_masks(model, (1, 4, 4), 0.5)).training
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("way", ["dropout", "branch"])
+def test_a_forward_that_looks_at_its_mode_is_refused(training, way):
+    """A graph has one forward for both modes: that of a model in training mode would drop values in eval mode."""
+
+    class Moody(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x):
+            x = torch.relu(self.layer(x))
+            if way == "dropout":
+                return F.dropout(x, 0.5, self.training)
+            return x + 1 if self.training else x
+
+    with pytest.raises(LingraftError, match=r"self\.training.*nn\.Dropout"):
+        lingraft.graft(Moody().train(training), {})
+
+
 def test_only_one_call_of_a_reused_module_is_grafted(own):
     model = own("resnet")
     mask = {"layer.0.relu_2": torch.ones(4, 4, 4, dtype=torch.bool)}

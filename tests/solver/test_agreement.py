@@ -54,11 +54,11 @@ def _hooked(way: str) -> nn.Module:
     return net
 
 
-def _replaced(part: int | None) -> nn.Module:
+def _replaced(part: int | None, name: str = "forward") -> nn.Module:
     net = _net()
     layer = net if part is None else net[part]
-    forward = layer.forward
-    layer.forward = lambda x: forward(x) + SHIFT  # type: ignore[method-assign]
+    method = getattr(layer, name)
+    setattr(layer, name, lambda x: method(x) + SHIFT)
     return net
 
 
@@ -77,6 +77,7 @@ class Called(nn.Sequential):
         (_hooked("model"), "the model .*hook"),
         (_replaced(2), "forward of layer '2' .*replaced"),
         (_replaced(None), "forward of the model .*replaced"),
+        (_replaced(2, "_call_impl"), "_call_impl of layer '2' .*replaced"),
         (Called(*_net()).eval(), "the model .*__call__"),
         (nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 3))).eval(), "'0' .*remove_weight_norm"),
         (nn.Sequential(nn.utils.spectral_norm(nn.Linear(4, 3))).eval(), "'0' .*remove_spectral_norm"),
@@ -91,6 +92,13 @@ class Called(nn.Sequential):
 def test_what_is_not_in_the_graph_is_refused(model: nn.Module, message: str) -> None:
     with pytest.raises(LingraftError, match=message):
         Network.from_module(model, (4,))
+
+
+def test_forwards_replaced_in_torch_s_own_classes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = nn.Linear.forward
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: plain(self, x) + SHIFT)
+    with pytest.raises(LingraftError, match=r"torch's own class of layer '0' \(Linear\)"):
+        Network.from_module(_net(), (4,))
 
 
 def test_hooks_on_all_modules_are_refused() -> None:
@@ -182,9 +190,13 @@ def _asks(net: nn.Module, x: Tensor) -> Tensor:
 
 
 def _looks(net: nn.Module, x: Tensor) -> Tensor:
-    if isinstance(x, Tensor) and x.max() > 100:  # what torch.fx passes in is none
+    if type(x) is Tensor and x.max() > 100:  # what torch.fx passes in is none
         return -net(x)
     return net(x)
+
+
+def _is_tensor(net: nn.Module, x: Tensor) -> Tensor:
+    return net(torch.where(x > 50, -x, x) if isinstance(x, Tensor) else x)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +209,7 @@ def _looks(net: nn.Module, x: Tensor) -> Tensor:
         (lambda net, x: -net(x) if x.sum() > 0 else net(x), "cannot trace"),
         (_asks, "cannot trace"),
         (_looks, "takes values out of a tensor"),
+        (_is_tensor, "'gt'.*not supported"),
     ],
 )
 def test_values_computed_from_the_image_are_no_constants(forward: Any, message: str) -> None:
@@ -213,19 +226,46 @@ def test_autocast_in_forward_is_refused() -> None:
         Network.from_module(Wrapped(forward).eval(), (4,))
 
 
-def test_a_model_that_changes_itself_is_refused() -> None:
-    class Drifting(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = _net()
-            self.register_buffer("scale", torch.ones(1, 3))
+def test_a_model_that_asks_for_a_tensor_is_taken_as_it_is_with_images() -> None:
+    def forward(net: nn.Module, x: Tensor) -> Tensor:
+        net.seen = x  # type: ignore[assignment]
+        return net(x * 2 if isinstance(x, Tensor) and torch.is_tensor(x) and not isinstance(x, nn.Parameter) else x)
 
-        def forward(self, x: Tensor) -> Tensor:
+    model, images = Wrapped(forward).eval(), torch.randn(5, 4)
+    torch.testing.assert_close(lingraft.graft(model, {})(images), model(images))
+    torch.testing.assert_close(Network.from_module(model, (4,)).forward(images), model(images))
+
+
+class Drifting(nn.Module):
+    """Something of the model is another after each call."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.net, self.how, self.calls = _net(), how, 0
+        self.register_buffer("scale", torch.ones(1, 3))
+        self.plain = torch.ones(1, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.how == "in place":
             self.scale *= 1 + 1e-7
-            return self.net(x) * self.scale
+        elif self.how == "replaced":
+            self.scale = self.scale + 1e-7
+        elif self.how == "plain":
+            self.plain.add_(1e-7)
+        else:
+            self.calls += 1
+        return (self.net(x) if self.calls < 100 else -self.net(x)) * self.scale * self.plain
 
-    with pytest.raises(LingraftError, match="changes its own 'scale'"):
-        Network.from_module(Drifting().eval(), (4,))
+
+@pytest.mark.parametrize(
+    ("how", "name"), [("in place", "scale"), ("replaced", "scale"), ("plain", "plain"), ("counted", "calls")]
+)
+def test_a_model_that_changes_itself_is_refused(how: str, name: str) -> None:
+    model = Drifting(how).eval()
+    with pytest.raises(LingraftError, match=f"changes its own '{name}'"):
+        Network.from_module(model, (4,))
+    with pytest.raises(LingraftError, match=f"changes its own 'net.{name}'"):
+        Network.from_module(Wrapped(lambda net, x: net(x), Drifting(how)).eval(), (4,))
 
 
 @pytest.mark.parametrize(
@@ -263,7 +303,7 @@ def test_a_model_that_is_another_in_the_region_only_is_not_verified() -> None:
     """Nothing but the comparison in the region can tell."""
 
     def forward(net: nn.Module, x: Tensor) -> Tensor:
-        if isinstance(x, Tensor):  # what torch.fx passes in is none
+        if type(x) is Tensor:  # what torch.fx passes in is none
             x = torch.where(x > 50, -x, x)
         return net(x)
 

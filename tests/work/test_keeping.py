@@ -1,5 +1,6 @@
 """Verdicts that a run keeps: what they are about decides whether they are used again."""
 
+import copy
 import shutil
 from pathlib import Path
 
@@ -40,6 +41,20 @@ def test_another_pixel_range_is_another_question(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert len(run.verdicts_path.read_text().splitlines()) == 3, "(0, 1) was asked before"
     assert len(run.summary().verification) == 3
+
+
+def test_another_precision_is_another_question(tmp_path: Path) -> None:
+    """0 is on the boundary but for 2⁻³⁰, which float32 rounds away: in float64 the model gets it right."""
+    model, image = _positive_above(0.0), torch.full((1, 1, 1, 1), 2.0**-30)
+    run = lingraft.save(model, tmp_path / "run", (1, 1, 1))
+
+    def ask(model: nn.Module) -> str:
+        return lingraft.verify(model, image, [0], eps=0.0, workers=0, run=run)[0].verdict
+
+    found = [ask(model), ask(copy.deepcopy(model).double()), ask(model)]
+    assert (found[0], found[2]) == ("misclassified", "misclassified")
+    assert found[1] != "misclassified"
+    assert len(read_lines(run.verdicts_path)) == 2, "the third was asked before"
 
 
 class Shifted(nn.Module):

@@ -109,6 +109,8 @@ def _batch_norm(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     node.require("spatial", 1, 1)
     node.require("is_test", 1, 1)
     node.attribute("momentum", 0.9)  # matters in training only
+    if len(node.proto.output) > 1:  # which makes it training in operator sets before 14
+        raise node.unsupported("the second output")
     x = node.value(0)
     rank = len(builder.shape(x))
     if rank not in (2, 3, 4):

@@ -88,6 +88,7 @@ def _operate(
         )
     if input_shape is not None:
         check_shapes(mask, sites(model, input_shape))
+    _require_one_graph(model)
     traced = trace(copy.deepcopy(model))
     found = {call.name: call for call in calls(traced)}
     _separate(traced, found.values())
@@ -106,6 +107,16 @@ def _operate(
     traced.recompile()
     traced.delete_all_unused_submodules()
     return traced
+
+
+def _require_one_graph(model: nn.Module) -> None:
+    """Refuse a model whose forward looks at self.training: its copy would do the same in training and in eval mode."""
+    copied = copy.deepcopy(model)
+    if len({str(trace(copied.train(mode)).graph) for mode in (True, False)}) > 1:
+        raise LingraftError(
+            f"the forward of {type(model).__name__} is another in training mode than in eval mode (self.training), of"
+            " which a grafted copy would keep one. Use layers that know their mode, such as nn.Dropout."
+        )
 
 
 def check_shapes(mask: Mapping[str, Tensor], found: Sequence[Site]) -> None:

@@ -1,7 +1,8 @@
 """The graph of any module that torch.fx can trace, with errors that name the layer."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -26,8 +27,12 @@ _OPERATORS = {
 class _InPlace(fx.Proxy):
     """Records operators in place as what they are: torch.fx takes h += y for h = h + y, and forgets other names of h.
 
-    They are recorded as the plain operators, with a mark.
+    They are recorded as the plain operators, with a mark. It says that it is a tensor, so that a model that asks
+    (isinstance, torch.is_tensor) goes the way that it goes with images.
     """
+
+    __class__ = property(lambda self: Tensor)
+    _is_param = _is_buffer = False  # what torch asks tensors that a module is given
 
     def __getattr__(self, k: str) -> Attribute:
         return _Attribute(self, k)
@@ -73,6 +78,9 @@ class _Tracer(fx.Tracer):
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _InPlace(node, self)
 
+    def create_arg(self, a: Any) -> Any:
+        return a.node if isinstance(a, fx.Proxy) else super().create_arg(a)
+
     def to_bool(self, obj: fx.Proxy) -> bool:
         self.asked_for_values = True  # the model may catch the error and go another way than with real values
         return super().to_bool(obj)
@@ -104,7 +112,8 @@ def trace(model: nn.Module) -> fx.GraphModule:
     refuse_unseen(model)
     tracer = _Tracer()
     try:
-        graph = tracer.trace(model)
+        with _unchanged(model):
+            graph = tracer.trace(model)
         if tracer.asked_for_values:
             raise fx.proxy.TraceError("it asks for the value of a tensor")
     except Exception as error:
@@ -123,6 +132,31 @@ def trace(model: nn.Module) -> fx.GraphModule:
         )
     read_results(graph, model)
     return fx.GraphModule(model, graph, class_name=type(model).__name__)
+
+
+@contextmanager
+def _unchanged(model: nn.Module) -> Iterator[None]:
+    """Refuse a model that changes its numbers, such as a count of calls, or puts other tensors into its buffers.
+
+    Its graph would do neither. The buffers are put back: they would hold what tracing passes around for tensors.
+    """
+    before = [(name, module, _numbers(module), dict(module._buffers)) for name, module in model.named_modules()]
+    changed: list[str] = []
+    try:
+        yield
+    finally:
+        for path, module, numbers, buffers in before:
+            now = {**numbers, **_numbers(module)}
+            names = [name for name in numbers if now[name] != numbers[name]]
+            names += [name for name in buffers if module._buffers[name] is not buffers[name]]
+            changed += [f"{path}.{name}" if path else name for name in names]
+            module._buffers.update(buffers)
+    if changed:
+        raise LingraftError(f"it changes its own {changed[0]!r} whenever it is called. Take that out of forward.")
+
+
+def _numbers(module: nn.Module) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, bool | int | float)}
 
 
 def _autocast() -> tuple[bool, ...]:

@@ -9,7 +9,7 @@ from lingraft.errors import LingraftError
 
 
 def refuse_unseen(model: nn.Module) -> None:
-    """Refuse hooks, methods replaced on an object, and scripted or quantized layers, naming the layer."""
+    """Refuse hooks, replaced methods, and scripted or quantized layers, naming the layer."""
     if registry._global_forward_hooks or registry._global_forward_pre_hooks:
         raise LingraftError(
             "there are forward hooks on all modules, which may change what a model gives. Remove them: hook.remove()."
@@ -27,10 +27,21 @@ def refuse_unseen(model: nn.Module) -> None:
                 f"{what} has a forward hook, which may change what it gives. Remove it: hook.remove(). Hooks that"
                 " torch.nn.utils has put there go with remove_weight_norm, remove_spectral_norm or prune.remove."
             )
-        if "forward" in vars(module):
+        replaced = [name for name in vars(module) if _is_method(type(module), name)]
+        if replaced:
             raise LingraftError(
-                f"the forward of {what} was replaced on the object. Write it in the class; of a model compiled by"
+                f"the {replaced[0]} of {what} was replaced on the object. Write it in the class; of a model compiled by"
                 " torch.compile give the original."
             )
+        homes = type(module).__module__, type(module).forward.__module__
+        if homes[0].startswith("torch.nn.") and not homes[1].startswith("torch."):
+            raise LingraftError(f"the forward of torch's own class of {what} was replaced. Derive a class of your own.")
         if type(module).__call__ is not nn.Module.__call__ and not isinstance(module, fx.GraphModule):
             raise LingraftError(f"the class of {what} overrides __call__. Write what it does in forward.")
+
+
+def _is_method(kind: type[nn.Module], name: str) -> bool:
+    """Whether it is the forward of a class, or a method that torch's or lingraft's own classes call."""
+    method = getattr(kind, name, None)
+    home = str(getattr(method, "__module__", "")).partition(".")[0]
+    return name == "forward" or (callable(method) and home in ("torch", "lingraft"))

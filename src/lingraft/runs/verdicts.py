@@ -4,8 +4,8 @@
     witnesses/          counterexamples as safetensors files, named after data set, image and ε
 
 A verdict is used again only if it answers the same question: the same network as the verifier converted it, image,
-region and margins (`digest.py`). Those of version 0.1.0 name the weights instead, which do not say all that a network
-computes: they are read, and reports show them, but the images are verified again.
+region and margins (`digest.py`), of a model in the same precision. Those of version 0.1.0 name the weights instead,
+which do not say all that a network computes: they are read, and reports show them, but the images are verified again.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from lingraft.errors import LingraftError
@@ -88,6 +89,8 @@ class Verdicts:
     def __init__(self, run: Run, data: str, request: Request, limits: Limits, first: int = 0, path: Path | None = None):
         self.run, self.data, self.request, self.limits, self.first = run, data, request, limits, first
         self.path = path or run.verdicts_path
+        #: that of the model, which replays counterexamples and may get an image wrong by its rounding alone
+        self.precision = str(request.own_precision(request.images[:0]).dtype)
         self.weights, self.network = digest_weights(run), digest_network(request.network.nodes)
 
     def known(self) -> dict[int, Result]:
@@ -127,6 +130,7 @@ class Verdicts:
             "label": self.request.labels[i],
             "eps": self.request.eps,
             "clip": _range(self.request.clip),
+            "precision": self.precision,
             "double": self.limits.double,
             "timeout": self.limits.timeout,
             "memory_limit": self.limits.memory,
@@ -156,7 +160,8 @@ class Verdicts:
 
 
 def _key(record: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(record.get(name)) for name in ("question", "data", "index", "double"))
+    precision = str(record.get("precision", torch.float32))  # verdicts did not always name it
+    return (precision, *(str(record.get(name)) for name in ("question", "data", "index", "double")))
 
 
 def _range(clip: tuple[float, float] | None) -> list[float] | None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode
 
 from lingraft.errors import LingraftError
@@ -121,7 +121,7 @@ def require_agreement(model: nn.Module, network: "Network") -> None:
     wrong = agreement.difference(points, torch.eye(classes), torch.zeros(classes))
     if wrong is not None:
         raise LingraftError(f"{wrong}. Please report this model.")
-    changed = [name for name, version in _versions(model).items() if version != before[name]]
+    changed = [name for name, version in _versions(model).items() if version != before.get(name, version)]
     if changed:
         raise LingraftError(
             f"the model changes its own {changed[0]!r} whenever it is called. Take that out of forward."
@@ -142,8 +142,13 @@ def _called(model: nn.Module, points: Tensor) -> Tensor:
 
 
 def _versions(model: nn.Module) -> dict[str, int]:
-    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {name: tensor._version for name, tensor in tensors.items() if not tensor.is_inference()}
+    """How often each tensor that the model holds was changed."""
+    found: dict[str, int] = {}
+    for prefix, module in model.named_modules():
+        for name, value in {**vars(module), **module._parameters, **module._buffers}.items():
+            if isinstance(value, Tensor) and not isinstance(value, fx.Proxy) and not value.is_inference():
+                found[f"{prefix}.{name}" if prefix else name] = value._version
+    return found
 
 
 class _Watch(TorchFunctionMode):

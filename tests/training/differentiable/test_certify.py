@@ -1,9 +1,11 @@
 """What intervals certify."""
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lingraft import LingraftError
@@ -52,7 +54,7 @@ class Odd(nn.Module):
     def __init__(self, way: str):
         super().__init__()
         torch.manual_seed(0)
-        self.way, self.first, self.last = way, nn.Linear(4, 4), nn.Linear(4, 3)
+        self.way, self.calls, self.first, self.last = way, 0, nn.Linear(4, 4), nn.Linear(4, 3)
         if way == "hook":
             self.first.register_forward_hook(lambda module, inputs, output: 3 * output)
         if way == "hook-of-the-model":
@@ -88,8 +90,22 @@ class Odd(nn.Module):
     def _cast(self, x: Tensor) -> Tensor:
         return torch.sum(torch.relu(self.first(x)).view(-1, 4, 1), 2, dtype=torch.int32).to(x.dtype)
 
+    def _old_sum(self, x: Tensor) -> Tensor:
+        return torch.add(self.first(x), -1, torch.relu(self.first(x)))  # type: ignore[call-overload]
 
-WAYS = ["data", "real", "turned", "view", "alias", "cast", "hook", "hook-of-the-model", "forward"]
+    def _batch(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x))
+        return x - x.mean(0, keepdim=True)
+
+    def _counted(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return torch.relu(self.first(x)) * (1 if self.calls < 100 else -1)
+
+
+WAYS = [
+    "data", "real", "turned", "view", "cast", "hook", "hook-of-the-model", "forward", "old-sum", "batch",
+    "counted",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -101,6 +117,60 @@ def test_what_is_not_known_or_not_seen_is_refused(way: str) -> None:
         labels = model(images.clone()).argmax(1)
     with pytest.raises(LingraftError):
         certified_by_intervals(model, ImageSet(images, labels), 0.01)
+
+
+def test_changes_under_another_name_are_bounded_as_they_are() -> None:
+    """x under another name is changed: relu(x) is that of the changed x."""
+    model, plain = Odd("alias").eval(), Odd("plain").eval()
+    plain.first.bias.data += 1.0
+    data = ImageSet(torch.rand(40, 1, 2, 2), torch.arange(40) % 3)
+    with torch.no_grad():
+        torch.testing.assert_close(model(data.pixels()), plain(data.pixels()))
+    certified = [certified_by_intervals(net, data, 0.01) for net in (model, plain)]
+    assert certified[0].any()
+    assert torch.equal(*certified)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: F.max_pool2d(x, 2),
+        lambda x: F.max_pool2d(x, 2, 2, 0, 1, False, False),
+        lambda x: F.avg_pool2d(x, 2),
+        lambda x: torch.cat([x, x], 1)[:, 1:],
+        lambda x: torch.cat((x, x), 1)[:, :1],
+    ],
+)
+def test_functions_are_bounded_however_they_are_called(pool: Callable[[Tensor], Tensor]) -> None:
+    class Functional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.LazyLinear(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(torch.flatten(pool(x), 1))
+
+    model, images = Functional().eval(), torch.rand(5, 1, 4, 4)
+    labels = model(images).argmax(1)
+    assert certified_by_intervals(model, ImageSet(images, labels), 0.0).all()
+
+
+def test_the_logits_of_a_single_image_may_not_depend_on_a_batch_either() -> None:
+    with pytest.raises(LingraftError, match="images of a batch"):
+        certified_by_intervals(Odd("batch").eval(), ImageSet(torch.rand(1, 1, 2, 2), torch.tensor([0])), 0.0)
+
+
+def test_nothing_is_certified_that_the_model_itself_gets_wrong() -> None:
+    """2²⁴ + 1 is 2²⁴ in float32, in which the model computes: its logits are −1/2 and 0 everywhere."""
+
+    class Rounding(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            x = torch.flatten(x, 1)
+            return torch.cat([x * 16777217.0 - x * 16777216.0 - 0.5, 0.0 * x], 1)
+
+    data = ImageSet(torch.full((2, 1, 1, 1), 0.9), torch.tensor([0, 1]))
+    assert correct(Rounding(), data).tolist() == [False, True]
+    assert not certified_by_intervals(Rounding(), data, 0.0)[0]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -123,6 +193,26 @@ def test_bounds_that_the_model_contradicts_are_refused() -> None:
                 require_agreement(own, exact, graph, box, labels, wrong)
         with pytest.raises(LingraftError, match="do not hold"):
             require_agreement(Odd("hook").eval(), exact, graph, box, labels, margins)
+
+
+def test_division_by_zero_and_by_whole_numbers() -> None:
+    """The quotient is computed as the model does it: a reciprocal of whole numbers would have float32's precision."""
+
+    class Divided(nn.Module):
+        def __init__(self, by: Tensor | int):
+            super().__init__()
+            self.by, self.last = by, nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(torch.flatten(x, 1) / self.by)
+
+    data = ImageSet(torch.rand(3, 1, 2, 2), torch.arange(3))
+    assert not certified_by_intervals(Divided(0), data, 0.0).any()
+    graph = graph_of(Divided(torch.tensor([3])).double())
+    image = torch.tensor([0.3, 0.5, 0.7, 0.9], dtype=torch.float64).view(1, 1, 2, 2)
+    last = interval_bounds(graph, image, image, rounded=True).last
+    assert float((last.upper - last.lower).max()) < 1e-14
+    assert ((last.lower <= image.view(1, 4) / 3) & (image.view(1, 4) / 3 <= last.upper)).all()
 
 
 def test_a_model_that_overflows_is_certified_nowhere() -> None:

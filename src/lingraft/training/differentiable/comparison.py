@@ -64,10 +64,13 @@ def require_agreement(
         if point is inner:
             here = margin_intervals(graph, interval_bounds(graph, point, point, rounded=True).last, labels, True)
             _require_inside(values, here, _TOLERANCE * largest)
-            rough, epsilon = own(point.to(_dtype(own))).double(), torch.finfo(_dtype(own)).eps
+            rough, epsilon = own(point.to(dtype_of(own), copy=True)).double(), torch.finfo(dtype_of(own)).eps
             rounding = (here.upper - here.lower) * (epsilon / torch.finfo(torch.float64).eps)
             rough = rough.gather(1, labels.unsqueeze(1)) - rough
             _require_inside(rough, here, torch.maximum(epsilon**0.5 * largest, rounding))
+            beside = exact(torch.cat([point[:1], share[:1]]))[:1]  # the first image in another batch
+            beside = beside.gather(1, labels[:1].unsqueeze(1)) - beside
+            _require_inside(beside, Interval(here.lower[:1], here.upper[:1]), _TOLERANCE * largest[:1])
 
 
 def _require_inside(values: Tensor, within: Interval, slack: Tensor) -> None:
@@ -75,10 +78,11 @@ def _require_inside(values: Tensor, within: Interval, slack: Tensor) -> None:
     if not bool((inside.all(1) | ~torch.isfinite(values).all(1)).all()):
         raise LingraftError(
             "bounds by intervals do not hold for this model: its forward pass does something that torch.fx does not"
-            " see, such as a hook, a change in place of a tensor that has another name, or another precision."
-            " Write it with plain layers and operations that give new tensors."
+            " see, such as a hook, a change in place of a tensor that has another name, or another precision, or it"
+            " mixes the images of a batch. Write it with plain layers and operations that give new tensors."
         )
 
 
-def _dtype(model: nn.Module) -> torch.dtype:
+def dtype_of(model: nn.Module) -> torch.dtype:
+    """The type of the numbers that a model computes with."""
     return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)

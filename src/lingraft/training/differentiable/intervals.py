@@ -294,14 +294,18 @@ def _call(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], loss: _Sha
         if mul:
             return _widened(_scale(flat[0], constant), loss(1))
         if isinstance(args[0], Interval):
-            return _widened(_scale(flat[0], operator.truediv(1, constant)), loss(1))
+            return _widened(_sorted(flat[0].lower / constant, flat[0].upper / constant), loss(1))
     raise _unsupported(f"operation {name!r}")
 
 
 def _altered(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether there are arguments that make something else of a monotone function."""
-    if _ALTERING & kwargs.keys() or any(isinstance(a, torch.dtype) for a in args):
+    if any(kwargs.get(name) not in (None, False) for name in _ALTERING) or any(
+        isinstance(a, torch.dtype) for a in args
+    ):
         return True
+    if target in (torch.add, "add") and len(args) > 2:
+        return True  # add(x, alpha, y), an old way to write x + alpha·y
     return target in (F.avg_pool2d, F.max_pool2d, torch.max_pool2d) and len(args) > 6
 
 
@@ -327,7 +331,9 @@ def _end(value: Any, of: Callable[[Interval], Tensor]) -> Any:
     """A value with a tensor in place of each interval in it."""
     if isinstance(value, Interval):
         return of(value)
-    return type(value)(_end(v, of) for v in value) if type(value) in (list, tuple) else value
+    if isinstance(value, list):  # torch.fx has a kind of its own
+        return [_end(v, of) for v in value]
+    return tuple(_end(v, of) for v in value) if type(value) is tuple else value
 
 
 def _unsupported(what: str) -> LingraftError:
