@@ -112,7 +112,7 @@ class Passage:
         if isinstance(node, Gather):  # which makes whole maps of windows first
             size = products = node.size + math.prod(node.source)
             self.work += 12 * size
-        self.widest, self.steps = max(self.widest, size), self.steps + 6
+        self.widest, self.steps = max(self.widest, size), self.steps + 8
         if isinstance(node, Convolution):
             spread, products = size // node.shape[2] * _window(node), size * node.matrix.shape[1]
             self.spread, self.steps = max(self.spread, spread), self.steps + node.kernel[0] * node.kernel[1]

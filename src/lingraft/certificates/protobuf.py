@@ -14,7 +14,7 @@ import numpy as np
 
 from lingraft.errors import LingraftError
 
-#: A file with more messages (nodes, attributes, tensors …) or fields than this is not read, nor a longer list of integers.
+#: A file with more messages (nodes, attributes, tensors …) or fields is not read, nor a longer list of integers.
 MAX_MESSAGES, MAX_FIELDS, MAX_INTEGERS = 1 << 17, 1 << 19, 1 << 20
 
 #: Dimensions of a tensor at most.
