@@ -155,6 +155,18 @@ def test_long_chains_of_small_layers(written):
     assert time.process_time() - begun < 5
 
 
+def test_windows_that_become_whole_maps_are_paid_for(written):
+    """A pooling of 9 pixels into 1,089 values, in a file of 170 bytes: single values that are moved cost whole maps."""
+    nodes = [("MaxPool", "x", "p", {"kernel_shape": [31, 31], "pads": [30] * 4}), ("Relu", "p", "h"), ("Flatten", "h", "y")]  # fmt: skip
+    network = written(nodes, [1, 1, 3, 3], {})
+    claim = Certificate(network.sha256, label=0, image=np.zeros((1, 3, 3), np.float32), eps=0.1)
+    claim.packed = 600
+    begun = time.process_time()
+    with pytest.raises(Rejected, match="too much work"):
+        check(claim, network)
+    assert time.process_time() - begun < 5
+
+
 def test_estimates_are_those_of_the_public_problems(problems_folder):
     """What the bounds of real networks are said to cost is within a tenth of what may be asked for, and not nothing."""
     for name in ("cifar_cnn_a_adv", "resnet2b", "oval_base"):

@@ -1,5 +1,6 @@
 """The checker's own evaluation holds the real outputs, and is compared with the program that runs the network."""
 
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -97,6 +98,17 @@ def test_another_function_is_noticed(slope: float) -> None:
     low = inner(np.random.default_rng(1).random((2, 4, 4)))
     with pytest.raises(LingraftError, match="another function"):
         compare(network, Runtime(_convolutional()), low, low + 0.1, np.eye(4))
+
+
+def test_many_margins_are_not_all_followed_back() -> None:
+    """40,000 of them about 4,000 pixels, in a certificate of a few kB: as rows over the image, more than 1 GiB."""
+    content = _bytes([helper.make_node("Gemm", ["x", "w"], ["y"])], [1, 4000], {"w": np.ones((4000, 1))})
+    network, runtime = network_of(content, "made"), Runtime(content)
+    tracemalloc.start()
+    assert compare(network, runtime, np.zeros(4000), np.ones(4000), np.ones((40_000, 1))) >= 7
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50 << 20
 
 
 def test_what_does_not_run_is_said() -> None:

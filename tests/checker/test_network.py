@@ -208,7 +208,7 @@ def test_neither_torch_nor_onnx_nor_the_verifier_is_imported():
     code = (
         "import sys, lingraft.checker.check, lingraft.cli.check;"
         "print([m for m in sys.modules if m.split('.')[0] in ('torch', 'onnx', 'onnxruntime')"
-        " or m.startswith(('lingraft.verification', 'lingraft.formats', 'lingraft.grafting'))])"
+        " or m.startswith(('lingraft.solver', 'lingraft.formats', 'lingraft.grafting', 'lingraft.model', 'lingraft.work'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

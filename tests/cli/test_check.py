@@ -245,6 +245,12 @@ def test_special_files_are_never_read(folder, tmp_path):
     assert "cannot be read" in reasons["loop"]
     assert "cannot be read" in reasons["gone"]
     assert reasons["true"] is None
+    for option in ("--model", "--vnnlib"):
+        others = () if option == "--model" else ("--model", folder / "net.onnx")
+        for path in (tmp_path / "pipe.cert", "/dev/zero", tmp_path, tmp_path / "gone"):
+            done = lingraft("check", tmp_path / "true.cert", *others, option, path)
+            assert done.returncode == 1
+            assert f"cannot read {path}" in done.stderr
 
 
 def visible(text: str) -> bool:

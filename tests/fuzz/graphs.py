@@ -272,7 +272,7 @@ def _transpose(g: Graph, operation: str, x: str, shape: list[int]) -> None:
 
 def _concat(g: Graph, operation: str, x: str, shape: list[int]) -> None:
     parts = [x, *(name for name, other in g.values[-3:] if other == shape)]
-    axis = int(g.random.integers(0 if g.chance(0.05) else 1, len(shape)))
+    axis = int(g.random.integers(0 if g.chance(0.05) or len(shape) < 2 else 1, len(shape)))
     final = [n * len(parts) if i == axis else n for i, n in enumerate(shape)]
     g.add("Concat", parts, final, axis=axis - g.pick(0, 0, len(shape)))
 

@@ -162,7 +162,7 @@ class Bounds:
     def _cut(self, indices: Integers, sides: int, pending: dict[int, Rows], tally: Tally) -> list[Integers]:
         """Cut numbers of rows that are like those given."""
         passage = Passage()
-        self.budget.work(STEP * max(pending))
+        self.budget.work(5 * STEP * max(pending))
         self.pass_back(pending, tally, lambda _, rows: (rows, np.zeros(rows.a.shape[:2])), passage)
         count = max(1, min(CHUNK // passage.widest, SPREAD // passage.spread))
         pieces = -(-len(indices) // count)

@@ -17,7 +17,7 @@ from lingraft.checker.rows import Rows
 MEMORY = 1 << 30
 
 #: Work that every check may do, for each byte of both files, and at most for bounds of all neurons of the network.
-ALWAYS, PER_BYTE, BOUNDS = 2e9, 2e4, 2e10
+ALWAYS, PER_BYTE, BOUNDS = 2e9, 2e4, 4e9
 
 #: A byte of the certificate may ask for a bound of one tap, in one domain, so many times.
 TAPS_PER_BYTE = 600
@@ -109,14 +109,14 @@ class Passage:
     def see(self, node: Node, rows: Rows) -> None:
         """Rows like this one arrive at a node."""
         size = products = rows.a[0, 0].size
-        self.widest, self.steps = max(self.widest, size), self.steps + 3
+        if isinstance(node, Gather):  # which makes whole maps of windows first
+            size = products = node.size + math.prod(node.source)
+            self.work += 12 * size
+        self.widest, self.steps = max(self.widest, size), self.steps + 8
         if isinstance(node, Convolution):
             spread, products = size // node.shape[2] * _window(node), size * node.matrix.shape[1]
             self.spread, self.steps = max(self.spread, spread), self.steps + node.kernel[0] * node.kernel[1]
             self.work += 4 * spread
         elif isinstance(node, Dense):
             products = node.weight.size
-        elif isinstance(node, Gather):
-            self.widest = max(self.widest, math.prod(node.source))
-            self.work += 20 * (size + math.prod(node.source))
         self.work += products / 4 + 8 * size

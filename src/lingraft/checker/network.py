@@ -23,6 +23,9 @@ from lingraft.errors import LingraftError
 #: weights: half a GiB. A file of a few bytes can ask for any amount.
 MAX_VALUES, MAX_ALL_VALUES = 1 << 24, 1 << 26
 
+#: Dimensions of a value at most.
+MAX_RANK = 16
+
 
 @dataclass
 class Network:
@@ -109,8 +112,8 @@ class Builder:
             raise LingraftError(f"a network of more than {MAX_ALL_VALUES:,} numbers, which is too large")
 
     def inner_shape(self, shape: Sequence[int]) -> Shape:
-        if math.prod(shape) > MAX_VALUES:
-            raise LingraftError(f"a value of shape {list(shape)}, which is too large")
+        if not 1 <= math.prod(shape) <= MAX_VALUES or len(shape) > MAX_RANK:
+            raise LingraftError(f"a value of shape {list(shape)}, which is empty or too large")
         return (shape[2], shape[3], shape[1]) if len(shape) == 4 else (math.prod(shape),)
 
     def add(self, node: Node) -> int:

@@ -56,11 +56,17 @@ def read_network(path: str | Path) -> bytes:
 def network_of(data: bytes, name: str) -> Network:
     """The network in the content of an ONNX file; `name` is for messages."""
     try:
-        return _Reader(read_graph(data), len(data)).network(hashlib.sha256(data).hexdigest())
+        with np.errstate(all="ignore"):  # what overflows is found to be too large, here or by its bounds
+            return _Reader(read_graph(data), len(data)).network(hashlib.sha256(data).hexdigest())
     except LingraftError as error:
-        raise LingraftError(f"{name} cannot be checked: {str(error).removesuffix('.')}.") from error
+        raise LingraftError(f"{name} cannot be checked: {str(error)[:1000].removesuffix('.')}.") from error
     except MemoryError as error:
         raise LingraftError(f"{name} cannot be checked: there is not enough memory.") from error
+    except Exception as error:
+        what = f"{type(error).__name__}: {str(error)[:200]}"
+        raise LingraftError(
+            f"{name} cannot be checked: reading it failed ({what}), which is a mistake in lingraft; please report it."
+        ) from error
 
 
 class _Reader(Builder):
@@ -152,8 +158,8 @@ class _Reader(Builder):
         out, per_group, *kernel = weight.shape
         groups, channels = take(at, "group", 1), x.shape[1]
         take(at, "kernel_shape", kernel, kernel)
-        if groups < 1 or per_group * groups != channels or out % groups:
-            raise LingraftError(f"{groups} groups do not fit {channels} channels")
+        if groups < 1 or per_group * groups != channels or out % groups or not weight.size:
+            raise LingraftError(f"{groups} groups of weights {list(weight.shape)} do not fit {channels} channels")
         if bias is not None and bias.shape != (out,):
             raise LingraftError(f"a bias of shape {bias.shape} for {out} channels")
         matrix = weight.transpose(0, 2, 3, 1).astype(np.float64).reshape(out, -1)
@@ -419,13 +425,18 @@ class _Reader(Builder):
         if "axis" not in at:
             raise LingraftError("no axis")
         axis = axis_of(at["axis"], len(parts[0].shape))
+        if len({(*part.shape[:axis], 0, *part.shape[axis + 1 :]) for part in parts}) > 1:
+            raise LingraftError("the parts do not fit together")
+        ends = np.cumsum([part.shape[axis] for part in parts]).tolist()
+        shape = [*parts[0].shape[:axis], ends[-1], *parts[0].shape[axis + 1 :]]
+        self.inner_shape(shape)
         pieces = []
-        for i, part in enumerate(parts):
+        for part, end in zip(parts, ends, strict=True):
 
-            def join(numbers: np.ndarray, place: int = i) -> np.ndarray:
-                return np.concatenate(
-                    [numbers if j == place else np.full(p.shape, -1) for j, p in enumerate(parts)], axis
-                )
+            def join(numbers: np.ndarray, last: int = end) -> np.ndarray:
+                whole = np.full(shape, -1)
+                whole[(slice(None),) * axis + (slice(last - numbers.shape[axis], last),)] = numbers
+                return whole
 
             pieces.append(self.moved(part, join))
         return pieces[0] if len(pieces) == 1 else self.summed(pieces, [1.0] * len(pieces))

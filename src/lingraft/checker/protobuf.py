@@ -14,8 +14,11 @@ import numpy as np
 
 from lingraft.errors import LingraftError
 
-#: A file with more messages (nodes, attributes, tensors …) than this is not read, nor a list of more integers.
-MAX_MESSAGES, MAX_INTEGERS = 1 << 17, 1 << 20
+#: A file with more messages (nodes, attributes, tensors …) or fields is not read, nor a longer list of integers.
+MAX_MESSAGES, MAX_FIELDS, MAX_INTEGERS = 1 << 17, 1 << 19, 1 << 20
+
+#: Dimensions of a tensor at most.
+MAX_RANK = 16
 
 #: TensorProto.DataType: element type and the field that holds the numbers if `raw_data` does not.
 _TYPES: dict[int, tuple[str, int]] = {
@@ -57,11 +60,12 @@ class Message:
     def __init__(self, data: bytes, kind: str, budget: "list[int] | None" = None):
         self.kind, self.what = kind, f"a {kind}"
         self.fields: dict[int, list[tuple[int, Any]]] = {}
-        self.budget = [MAX_MESSAGES] if budget is None else budget
+        self.budget = [MAX_MESSAGES, MAX_FIELDS] if budget is None else budget
         self.budget[0] -= 1
-        if self.budget[0] < 0:
-            raise LingraftError(f"the file has more than {MAX_MESSAGES:,} parts")
         for number, wire, value in _wired(data, self.what):
+            self.budget[1] -= 1
+            if min(self.budget) < 0:
+                raise LingraftError(f"the file has more than {MAX_MESSAGES:,} parts, or {MAX_FIELDS:,} fields of them")
             holds = _FIELDS[kind].get(number)
             if holds is None:
                 raise LingraftError(f"{self.what} has a field {number}, whose meaning is not known here")
@@ -204,8 +208,10 @@ def tensor(message: Message) -> np.ndarray:
         array = np.array(message.integers(place), dtype=np.int64)
     else:
         array = message.numbers(place, dtype)
-    if min(dims, default=1) < 0 or len(dims) > 32 or array.size != _product(dims):
-        raise LingraftError(f"{what} has {array.size} numbers for the dimensions {dims}")
+    if min(dims, default=1) < 0 or len(dims) > MAX_RANK or array.size != _product(dims):
+        raise LingraftError(f"{what} has {array.size} numbers for the dimensions {dims[: MAX_RANK + 1]}")
+    if not array.size and len(dims) != 1:  # lists of integers may be empty; everything else is about nothing
+        raise LingraftError(f"{what} is empty, with the dimensions {dims}")
     exact = array.astype(dtype)
     if array.dtype.kind in "iu" and not np.array_equal(exact, array):
         raise LingraftError(f"{what} holds integers that its type does not have")
@@ -305,4 +311,9 @@ def _attribute(message: Message) -> Any:
         return message.text(4)
     if kind == 4:
         return tensor(message.message(5, "tensor"))
-    return message.numbers(7, "<f4").tolist() if kind == 6 else message.integers(8)
+    if kind == 7:
+        return message.integers(8)
+    numbers = message.numbers(7, "<f4")
+    if not np.isfinite(numbers).all():
+        raise LingraftError(f"{message.what} holds NaN or infinity")
+    return numbers.tolist()

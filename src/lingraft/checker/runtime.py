@@ -85,20 +85,17 @@ def points(network: Network, low: Array, high: Array, spec: Array) -> list[Array
     center = low + (high - low) / 2
     corners = [random.integers(0, 2, low.shape).astype(np.float64) for _ in range(2)]
     found: list[Array] = [center, low, high, *(low + s * (high - low) for s in (*corners, random.random(low.shape)))]
-    margins, steepest = _linear(network, center, spec)
-    for i in np.argsort(margins)[:LOWEST]:
-        found.append(np.where(steepest[i] > 0, low, high))
-    return found
+    lowest = np.argsort(spec @ outputs(network, center))[:LOWEST]  # a claim may have very many margins
+    return [*found, *(np.where(slope > 0, low, high) for slope in _slopes(network, center, spec[lowest]))]
 
 
-def _linear(network: Network, point: Array, spec: Array) -> tuple[Array, Array]:
-    """The margins (L,) at a point, and their gradients (L, *inner shape): bounds of one point are no bounds at all."""
+def _slopes(network: Network, point: Array, spec: Array) -> Array:
+    """Gradients (L, *inner shape) of margins at a point: bounds of one point are no bounds at all."""
     bounds = Bounds(network, point, point)
     tally = Tally(np.zeros((1, len(spec))), np.zeros((1, len(spec))))
     rows = bounds.pass_back({len(network.nodes) - 1: Rows(spec[None])}, tally, bounds.relaxed)
-    margins = spec @ bounds.lower[-1]
     gradients = np.zeros((len(spec), *point.shape)) if rows is None else rows.whole(point.shape).a[0]
-    return margins, gradients.reshape(len(spec), *point.shape)
+    return gradients.reshape(len(spec), *point.shape)
 
 
 def _line(error: Exception) -> str:

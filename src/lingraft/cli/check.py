@@ -8,6 +8,7 @@ import typer
 
 from lingraft.cli import app
 from lingraft.cli.options import Json, print_json
+from lingraft.errors import LingraftError
 from lingraft.printable import printable
 
 if TYPE_CHECKING:
@@ -136,7 +137,11 @@ def _boxes(vnnlib: Path, network: "Network") -> "tuple[str, list[Any]]":
     from lingraft.checker.regular_file import read_regular
     from lingraft.formats.vnnlib import read_vnnlib
 
-    digest = hashlib.sha256(read_regular(vnnlib, MAX_PROPERTY)).hexdigest()
+    try:
+        digest = hashlib.sha256(read_regular(vnnlib, MAX_PROPERTY)).hexdigest()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LingraftError(f"cannot read {vnnlib}: {reason}. Check the path of the property.") from error
     boxes = read_vnnlib(vnnlib, prod(network.shape), network.outputs).boxes
     asked = [
         question(

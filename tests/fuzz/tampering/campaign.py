@@ -89,7 +89,7 @@ class Table:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         kinds = {
-            kind: {**self.counts[kind], "slowest": self.seconds[kind], "memory": self.memory[kind], "reasons": self.reasons[kind].most_common()}
+            kind: {**self.counts[kind], "slowest": self.seconds[kind], "bytes": self.memory[kind], "reasons": self.reasons[kind].most_common()}
             for kind in KINDS
         }  # fmt: skip
         findings = [

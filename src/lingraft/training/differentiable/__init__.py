@@ -1,7 +1,7 @@
 """Bounds over a box of images that are functions of the weights: what certified training and its kin descend on.
 
 They are batched, differentiable and run where the model is; they are as wide as intervals and CROWN are, but rounded as
-the model's own type rounds. Proofs are the business of `lingraft.verification`.
+the model's own type rounds. Proofs are the business of `lingraft.solver`.
 """
 
 from lingraft.training.differentiable.crown import crown_cross_entropy, crown_lower
