@@ -296,7 +296,7 @@ def test_a_slice_that_is_not_empty_is_seen_where_it_is_joined() -> None:
 
 
 def test_a_mistake_in_the_reader_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lingraft.certificates.onnx_reader.read_graph", lambda data: 1 / 0)
+    monkeypatch.setattr("lingraft.checker.onnx_reader.read_graph", lambda data: 1 / 0)
     with pytest.raises(LingraftError, match="mistake in lingraft"):
         network_of(LEAKY, "made")
 
