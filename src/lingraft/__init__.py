@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lingraft.runs import load as load
     from lingraft.solver.methods import bounds as bounds
     from lingraft.solver.region import Region as Region
+    from lingraft.work.exporting import export as export
     from lingraft.work.look import list_models as list_models
     from lingraft.work.look import list_runs as list_runs
     from lingraft.work.look import show_run as show_run
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from lingraft.work.steps import select as select
     from lingraft.work.steps import train as train
     from lingraft.work.verify import verify as verify
+    from lingraft.work.vnncomp.comparison import compare as compare
     from lingraft.work.vnncomp.run_benchmark import benchmark as benchmark
 
 _HOME = {
@@ -37,7 +39,9 @@ _HOME = {
     "Region": "lingraft.solver.region",
     "benchmark": "lingraft.work.vnncomp.run_benchmark",
     "bounds": "lingraft.solver.methods",
+    "compare": "lingraft.work.vnncomp.comparison",
     "evaluate": "lingraft.work.steps",
+    "export": "lingraft.work.exporting",
     "export_onnx": "lingraft.formats.onnx_export",
     "graft": "lingraft.model.surgery",
     "list_models": "lingraft.work.look",
