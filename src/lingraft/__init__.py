@@ -11,6 +11,7 @@ from lingraft.errors import LingraftError
 from lingraft.version import __version__
 
 if TYPE_CHECKING:
+    import lingraft.data  # noqa: F401  (a folder that is public as a whole)
     from lingraft.data.images import ImageSet as ImageSet
     from lingraft.formats.onnx_export import export_onnx as export_onnx
     from lingraft.formats.onnx_import import load_onnx as load_onnx
@@ -63,6 +64,8 @@ __all__ = ["LingraftError", "__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "data":  # lingraft.data.register, load …: the folder itself is public
+        return import_module("lingraft.data")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'lingraft' has no attribute {name!r}")
