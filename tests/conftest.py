@@ -19,8 +19,10 @@ torch.set_num_threads(1)
 
 #: Folders of which `--quick` takes nothing: other programs, servers, browsers, campaigns.
 NOT_QUICK = {"docs", "examples", "faults", "fuzz", "ray"}
+#: Fixtures whose tests it leaves out: real data, public problems, a browser.
+NOT_QUICK_FIXTURES = {"data_folder", "problems_folder", "chromium"}
 #: Random examples of each property with `--quick`.
-QUICK_EXAMPLES = 8
+QUICK_EXAMPLES = 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,15 +34,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--quick"):
         return
-    chosen = [i for i in items if not i.get_closest_marker("slow") and not NOT_QUICK & set(i.path.parts)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
-    items[:] = chosen
+    slow = [item for item in items if _is_slow(item)]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in set(slow)]
     for item in items:
         test = getattr(item, "function", None)
         if is_hypothesis_test(test):  # a second @settings is refused, so where the first one put it
             given = test._hypothesis_internal_use_settings
             few = settings(given, max_examples=min(given.max_examples, QUICK_EXAMPLES))
             test._hypothesis_internal_use_settings = few
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    folders, fixtures = set(item.path.parts), set(getattr(item, "fixturenames", ()))
+    return bool(item.get_closest_marker("slow") or NOT_QUICK & folders or NOT_QUICK_FIXTURES & fixtures)
 
 
 def _folder(variable: str, what: str) -> Path:

@@ -11,6 +11,7 @@ from lingraft.errors import LingraftError
 from lingraft.version import __version__
 
 if TYPE_CHECKING:
+    import lingraft.data  # noqa: F401  (a folder that is public as a whole)
     from lingraft.data.images import ImageSet as ImageSet
     from lingraft.formats.onnx_export import export_onnx as export_onnx
     from lingraft.formats.onnx_import import load_onnx as load_onnx
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from lingraft.runs import load as load
     from lingraft.solver.methods import bounds as bounds
     from lingraft.solver.region import Region as Region
+    from lingraft.work.exporting import export as export
     from lingraft.work.look import list_models as list_models
     from lingraft.work.look import list_runs as list_runs
     from lingraft.work.look import show_run as show_run
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from lingraft.work.steps import select as select
     from lingraft.work.steps import train as train
     from lingraft.work.verify import verify as verify
+    from lingraft.work.vnncomp.comparison import compare as compare
     from lingraft.work.vnncomp.run_benchmark import benchmark as benchmark
 
 _HOME = {
@@ -37,7 +40,9 @@ _HOME = {
     "Region": "lingraft.solver.region",
     "benchmark": "lingraft.work.vnncomp.run_benchmark",
     "bounds": "lingraft.solver.methods",
+    "compare": "lingraft.work.vnncomp.comparison",
     "evaluate": "lingraft.work.steps",
+    "export": "lingraft.work.exporting",
     "export_onnx": "lingraft.formats.onnx_export",
     "graft": "lingraft.model.surgery",
     "list_models": "lingraft.work.look",
@@ -59,6 +64,8 @@ __all__ = ["LingraftError", "__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "data":  # lingraft.data.register, load …: the folder itself is public
+        return import_module("lingraft.data")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'lingraft' has no attribute {name!r}")

@@ -9,7 +9,6 @@ import pytest
 from lingraft.attack.registry import FUNCTIONS
 from lingraft.cli.completion import NAMES, offer
 from lingraft.data import DATASETS
-from lingraft.data.sources import SOURCES
 from lingraft.grafting import INSTABILITIES, RANKS, SIGNIFICANCES
 from lingraft.grafting import METHODS as GRAFTING
 from lingraft.model import zoo
@@ -22,7 +21,7 @@ from lingraft.work.vnncomp.other_verifiers import TOOLS
 def test_the_names_that_are_offered_are_those_that_are_known():
     known = {
         "data": DATASETS,
-        "fetched": SOURCES,
+        "fetched": [name for name, spec in DATASETS.items() if spec.source],
         "model": zoo.MODELS,
         "training": METHODS,
         "grafting": [*GRAFTING, "auto"],

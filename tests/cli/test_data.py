@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from lingraft import LingraftError
 from lingraft.cli import app
 from lingraft.data import DATASETS
-from lingraft.data.sources import SOURCES, PublishedFile, Source
+from lingraft.data.specs import PublishedFile, Source
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -48,8 +48,8 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             name = f"{prefix}-{kind}-ubyte.gz"
             (shelf / name).write_bytes(content)
             files.append(PublishedFile(f"mnist/{name}", len(content), hashlib.md5(content).hexdigest()))
-    monkeypatch.setitem(SOURCES, "mnist", Source(("http://127.0.0.1:9/",), tuple(files)))
-    spec = replace(DATASETS["mnist"], train_images=4, validation_images=1, test_images=2)
+    source = Source(("http://127.0.0.1:9/",), tuple(files))
+    spec = replace(DATASETS["mnist"], train_images=4, validation_images=1, test_images=2, source=source)
     monkeypatch.setitem(DATASETS, "mnist", spec)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(shelf))) as server:

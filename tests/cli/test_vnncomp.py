@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
+import lingraft
 from lingraft import LingraftError, export_onnx
 from lingraft.cli import app
 from lingraft.files import read_lines
@@ -72,6 +73,7 @@ def test_a_whole_benchmark_in_another_process(bench: Path) -> None:
     lines = (results / "answers.jsonl").read_bytes()
     again = json.loads(call(bench, "--workers", 0, "--json").stdout)
     assert again == figures
+    assert lingraft.benchmark(bench, workers=0).figures() == figures, "Python goes on from the command's answers"
     assert (results / "answers.jsonl").read_bytes() == lines, "nothing was done again"
 
 

@@ -13,7 +13,7 @@ import pytest
 from lingraft import LingraftError
 from lingraft.data import DATASETS, fetch, load
 from lingraft.data.download import Patience
-from lingraft.data.sources import SOURCES, PublishedFile, Source
+from lingraft.data.specs import PublishedFile, Source
 
 QUICK = Patience(stall=0.3, rounds=2, pause=0.01)
 
@@ -26,8 +26,6 @@ def idx(*shape: int) -> bytes:
 @pytest.fixture
 def small_mnist(web, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """MNIST with 8 + 3 images, published at the local server; gives its files by name."""
-    spec = replace(DATASETS["mnist"], train_images=8, validation_images=2, test_images=3)
-    monkeypatch.setitem(DATASETS, "mnist", spec)
     files = {
         "train-images-idx3-ubyte.gz": idx(8, 28, 28),
         "train-labels-idx1-ubyte.gz": idx(8),
@@ -39,7 +37,8 @@ def small_mnist(web, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
         for name, content in files.items()
     )
     source = Source((web.address + "first/", web.address + "second/"), published)
-    monkeypatch.setitem(SOURCES, "mnist", source)
+    spec = replace(DATASETS["mnist"], train_images=8, validation_images=2, test_images=3, source=source)
+    monkeypatch.setitem(DATASETS, "mnist", spec)
     web.files.update(files)
     return files
 
@@ -115,11 +114,12 @@ def test_unknown_name(tmp_path: Path):
 
 
 def test_the_published_table_is_sound():
-    assert set(SOURCES) == set(DATASETS) - {"digits"}
-    sums = [file.md5 for source in SOURCES.values() for file in source.files]
+    sources = {name: spec.source for name, spec in DATASETS.items() if spec.source}
+    assert set(sources) == set(DATASETS) - {"digits"}
+    sums = [file.md5 for source in sources.values() for file in source.files]
     assert all(len(md5) == 32 and set(md5) <= set("0123456789abcdef") for md5 in sums)
     assert len(set(sums)) == len(sums)
-    for source in SOURCES.values():
+    for source in sources.values():
         for address in source.addresses:
             parts = urlsplit(address)
             assert parts.scheme in ("http", "https")

@@ -46,3 +46,27 @@ def write_onnx(
         value.type.tensor_type.shape.dim.extend([])  # the checker wants a shape, if only an empty one
     save_model(model, str(path))
     return path
+
+
+def onnx_bytes(
+    nodes: list[Any],
+    shape: list[int],
+    weights: dict[str, np.ndarray],
+    opset: int = 13,
+    kind: int = TensorProto.FLOAT,
+    ir: int = 7,
+) -> bytes:
+    """The file of a network from `x` to `y`."""
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info("y", kind, None)],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir).SerializeToString()
+
+
+def floats(*shape: int) -> np.ndarray:
+    """Random numbers, the same each time."""
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)

@@ -21,6 +21,7 @@ from lingraft.solver.budget import Budget
 from lingraft.solver.collapse import Collapsed, collapse
 from lingraft.solver.network import Network
 from lingraft.solver.region import Region
+from lingraft.solver.request import Request
 from lingraft.solver.verifier import Problem, Result, Verifier
 
 
@@ -171,6 +172,32 @@ def partly_negative(seed: int, kind: str, share: float, convolutional: bool = Fa
     offset = -values.quantile(share)[None]
     network, _, form = collapsed(model, region, spec, offset)
     return model, region, spec, offset, form, tap_values(network, form, images)[0], values + offset
+
+
+def with_taps(seed: int, kind: str, eps: float, graft: bool) -> tuple:
+    """A network with taps: itself collapsed, and points of its region with z, h (T, N) and margins (L, N)."""
+    model, shape = vector(seed, kind, hidden=(7, 6, 5)) if seed % 2 else conv(seed, None, kind)
+    if graft:
+        model = grafted(model, shape, seed)
+    region = box(shape, seed, eps)
+    generator = torch.Generator().manual_seed(seed)
+    spec, offset = (torch.randn(*size, generator=generator).double() for size in [(3, 3), (3,)])
+    network, _, form = collapsed(model, region, spec, offset)
+    images = points(region, seed, 150, model)
+    z, h = tap_values(network, form, images)
+    return form, z, h, (model(images).detach() @ spec.t() + offset).t()
+
+
+def branchy(seed: int, above: float) -> Request:
+    """Is a margin positive, whose lowest value at many corners of the region is `above`? That takes many domains."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(8, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2)).eval()
+    image = torch.full((1, 8), 0.5)
+    corners = (torch.rand(20000, 8) < 0.5).float()
+    with torch.no_grad():
+        spec = torch.tensor([[1.0, -1.0]])
+        lowest = (model(corners) @ spec.t()).min()
+    return Request(model, image, None, eps=0.5, constraints=(spec, (above - lowest)[None]))
 
 
 def verify(

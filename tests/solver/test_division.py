@@ -1,25 +1,18 @@
 """A stopped search in parts: nothing gets lost between them, and together they give the verdict of the whole."""
 
-import copy
 import itertools
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 import random_networks as nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
-from lingraft.pool import pool as pool_module
-from lingraft.pool.pool import Pool
 from lingraft.pool.problems import VerifyProblems
-from lingraft.pool.processes import Processes
 from lingraft.pool.work import Divided
-from lingraft.pool.worker import Task, Worker, Workers
 from lingraft.solver.bab import Search, Stopped
 from lingraft.solver.budget import Budget
 from lingraft.solver.confirmation import checked
@@ -105,25 +98,13 @@ def in_parts(request: Request) -> tuple[Result, int]:
     return division.result, divided
 
 
-def branchy(seed: int, above: float) -> Request:
-    """Is a margin positive, whose lowest value at many corners of the region is `above`? That takes many domains."""
-    torch.manual_seed(seed)
-    model = nn.Sequential(nn.Linear(8, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2)).eval()
-    image = torch.full((1, 8), 0.5)
-    corners = (torch.rand(20000, 8) < 0.5).float()
-    with torch.no_grad():
-        spec = torch.tensor([[1.0, -1.0]])
-        lowest = (model(corners) @ spec.t()).min()
-    return Request(model, image, None, eps=0.5, constraints=(spec, (above - lowest)[None]))
-
-
 @pytest.mark.parametrize("above", [0.1, -0.03])
 def test_parts_give_the_verdict_of_the_whole(above: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without attacks before the branching, which would find the counterexamples at once."""
     monkeypatch.setattr(Falsifier, "search", lambda *arguments: None)
     divisions = 0
     for seed in (1, 3):
-        request = branchy(seed, above)
+        request = nets.branchy(seed, above)
         whole = Verifier(request.network).verify(request.problem(0), 600.0)
         assert whole.verdict == ("verified" if above > 0 else "falsified")
         result, divided = in_parts(request)
@@ -162,96 +143,3 @@ def test_verified_only_if_all_parts_are(verdicts: list[str], expected: str | Non
         assert result.verdict == expected
         assert (result.reason == "time") == (expected == "unknown")
         assert (result.domains, result.seconds, result.crown) == (10 + 2 * len(verdicts), 3.0 + len(verdicts), [1.0])
-
-
-def test_idle_workers_get_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One problem and two processes: the pool has it divided, and the verdict is that of the whole."""
-    monkeypatch.setattr(pool_module, "DIVIDE_AFTER", 0.0)
-    request = branchy(1, 0.05)
-    heard = []
-
-    class Listening(Pool):
-        def _settle(self, task: Task, answer: Result | Divided) -> Iterator[tuple[int, Result]]:
-            heard.append(answer)
-            return super()._settle(task, answer)
-
-    with Listening(Processes(VerifyProblems(request.network), 2, 2e9)) as pool:
-        pool.add(7, lambda: (request.problem(0), 7), 600.0)
-        ((number, result),) = pool.answers()
-    assert (number, result.verdict, result.stage) == (7, "verified", "branch")
-    assert isinstance(heard[0], Divided)
-    assert len(heard[0].parts) == 2
-    assert result.domains == sum((h.result if isinstance(h, Divided) else h).domains for h in heard)
-
-
-class Scripted(Worker):
-    """Answers what the script says, as soon as it is asked: a result, a division, None to die, b"" to be late."""
-
-    def __init__(self, script: list[Any]):
-        super().__init__()
-        self.script, self.said = script, b"ready"
-
-    def send(self, question: bytes, common: Any, seconds: float) -> None:
-        self.said = self.script.pop(0)
-
-    def divide(self, parts: int) -> None: ...
-
-    def receive(self) -> bytes | None:
-        if self.said == b"":
-            self.deadline = 0.0
-        return self.said if self.said in (None, b"", b"ready") else pickle.dumps(self.said)
-
-    def continue_start(self, message: bytes) -> None:
-        self.idle = True
-
-    def end(self) -> str:
-        return "left"
-
-
-class Ensemble(Workers[Scripted]):
-    what_to_do = ""
-    size = 1
-
-    def __init__(self, *script: Any):
-        super().__init__(VerifyProblems(branchy(1, 0.1).network))
-        self.script = list(script)
-
-    def start(self) -> Scripted:
-        return Scripted(self.script)
-
-    def share(self, common: bytes) -> bytes:
-        return common
-
-    def wait(self, workers: Sequence[Scripted], seconds: float | None) -> Sequence[Scripted]:
-        return workers
-
-
-def division(parts: int) -> Divided:
-    return Divided(Result("unknown", "branch", "stopped", seconds=1.0, domains=10), b"common", [b"part"] * parts)
-
-
-VERIFIED, UNKNOWN, FALSIFIED = results("verified", "unknown", "falsified")
-
-
-@pytest.mark.parametrize(
-    ("script", "verdict", "reason", "domains"),
-    [
-        ([division(2), VERIFIED, VERIFIED], "verified", None, 14),
-        ([division(2), VERIFIED, division(3), VERIFIED, VERIFIED, VERIFIED], "verified", None, 28),
-        ([division(2), None, VERIFIED, VERIFIED], "verified", None, 14),
-        ([division(2), None, VERIFIED, None, VERIFIED], "verified", None, 14),
-        ([division(2), None, None, VERIFIED], "unknown", "crashed", 12),
-        ([division(2), b"", VERIFIED], "unknown", "time", 12),
-        ([division(3), UNKNOWN, FALSIFIED], "falsified", None, 14),
-    ],
-)
-def test_what_becomes_of_parts(script: list[Any], verdict: str, reason: str | None, domains: int) -> None:
-    """Retries, late answers and further divisions of parts; what is left of a falsified problem is dropped."""
-    workers = Ensemble(*copy.deepcopy(script))
-    with Pool(workers) as pool:
-        pool.add(0, lambda: "whatever the script answers", 60.0)
-        ((_, result),) = pool.answers()
-    assert (result.verdict, result.reason, result.domains) == (verdict, reason, domains)
-    assert not pool.left
-    assert not pool.divisions
-    assert not workers.script

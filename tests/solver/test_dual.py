@@ -18,20 +18,6 @@ SEEDS = st.integers(0, 10**6)
 KINDS = st.sampled_from(["relu", "relu", "leaky", "sigmoid", "tanh"])
 
 
-def _problem(seed: int, kind: str, eps: float, graft: bool) -> tuple:
-    """A network with taps: itself collapsed, and points of its region with z, h (T, N) and margins (L, N)."""
-    model, shape = nets.vector(seed, kind, hidden=(7, 6, 5)) if seed % 2 else nets.conv(seed, None, kind)
-    if graft:
-        model = nets.grafted(model, shape, seed)
-    region = nets.box(shape, seed, eps)
-    generator = torch.Generator().manual_seed(seed)
-    spec, offset = (torch.randn(*size, generator=generator).double() for size in [(3, 3), (3,)])
-    network, _, collapsed = nets.collapsed(model, region, spec, offset)
-    points = nets.points(region, seed, 150, model)
-    z, h = nets.tap_values(network, collapsed, points)
-    return collapsed, z, h, (model(points).detach() @ spec.t() + offset).t()
-
-
 def _restricted(dual: Dual, collapsed: Collapsed, z: Tensor, seed: int, dtype: torch.dtype) -> tuple[Domains, Tensor]:
     """Domains split at random taps to the side on which one of the points lies, with random multipliers.
 
@@ -62,7 +48,7 @@ def _restricted(dual: Dual, collapsed: Collapsed, z: Tensor, seed: int, dtype: t
 @settings(max_examples=30, deadline=None)
 @given(SEEDS, KINDS, st.floats(0.01, 1), st.booleans())
 def test_any_multipliers_are_sound(seed: int, kind: str, eps: float, graft: bool) -> None:
-    collapsed, z, _, margins = _problem(seed, kind, eps, graft)
+    collapsed, z, _, margins = nets.with_taps(seed, kind, eps, graft)
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-3)):
         dual = Dual(collapsed, dtype)
         domains, inside = _restricted(dual, collapsed, z, seed, dtype)
@@ -84,7 +70,7 @@ def test_any_multipliers_are_sound(seed: int, kind: str, eps: float, graft: bool
 @settings(max_examples=30, deadline=None)
 @given(SEEDS, KINDS, st.floats(0.01, 1), st.booleans())
 def test_precisions_agree(seed: int, kind: str, eps: float, graft: bool) -> None:
-    collapsed, z, _, _ = _problem(seed, kind, eps, graft)
+    collapsed, z, _, _ = nets.with_taps(seed, kind, eps, graft)
     single, double = Dual(collapsed, torch.float32), Dual(collapsed, torch.float64)
     domains, _ = _restricted(single, collapsed, z, seed, torch.float32)
     found, expected = single.bound(domains).double(), double.bound(domains.to(torch.float64))
@@ -115,7 +101,7 @@ def _reference(collapsed: Collapsed, domains: Domains, alpha: Tensor, beta: Tens
 @settings(max_examples=30, deadline=None)
 @given(SEEDS, KINDS, st.floats(0.05, 1), st.booleans())
 def test_bound_and_gradients_agree_with_autograd(seed: int, kind: str, eps: float, graft: bool) -> None:
-    collapsed, z, _, _ = _problem(seed, kind, eps, graft)
+    collapsed, z, _, _ = nets.with_taps(seed, kind, eps, graft)
     dual = Dual(collapsed, torch.float64)
     domains, _ = _restricted(dual, collapsed, z, seed, torch.float64)
     alpha, beta = domains.alpha.clone().requires_grad_(), domains.beta.clone().requires_grad_()
@@ -133,36 +119,6 @@ def test_bound_and_gradients_agree_with_autograd(seed: int, kind: str, eps: floa
             given = seen[0] * domains.split[rows].abs()
             torch.testing.assert_close(given, by_beta[rows] * domains.split[rows].abs(), rtol=1e-7, atol=1e-9)
         torch.testing.assert_close(seen[-1], by_alpha * dual.open(domains), rtol=1e-7, atol=1e-9)
-
-
-def test_improve_improves() -> None:
-    """The last multipliers are kept, not the best: in a short search a bound may fall, but rarely, and not by much."""
-    gains, start_gaps = [], []
-    for seed in range(1, 40, 2):
-        collapsed, _, _, margins = _problem(seed, "relu", 0.5, False)
-        dual = Dual(collapsed, torch.float64)
-        domains = root_domains(collapsed, torch.float64)
-        before = dual.bound(domains)
-        after, improved = improve(dual, domains, 20)
-        torch.testing.assert_close(dual.bound(improved), after)
-        gains.append(after - before)
-        start_gaps.append(margins.amin(1) - before)
-    gain, gap = torch.cat(gains), torch.cat(start_gaps)
-    assert bool((gain >= -0.05 * gap - 1e-9).all())
-    assert float((gain > 0.02 * gap).double().mean()) > 0.5
-
-
-def test_enough_is_enough() -> None:
-    """A domain whose bound exceeds `enough` keeps its multipliers while others go on."""
-    collapsed, *_ = _problem(3, "relu", 0.5, False)
-    dual = Dual(collapsed, torch.float64)
-    domains = root_domains(collapsed, torch.float64)
-    before = dual.bound(domains)
-    enough = float(before.median())
-    after, improved = improve(dual, domains, 5, enough=enough)
-    same = (improved.alpha == domains.alpha).all(0)
-    assert torch.equal(same, before > enough)
-    assert torch.equal(after[same], before[same])
 
 
 @settings(max_examples=40, deadline=None)
@@ -199,7 +155,7 @@ def test_children_never_below_the_parent(seed: int, eps: float, graft: bool) -> 
 @settings(max_examples=10, deadline=None)
 @given(SEEDS, KINDS)
 def test_a_region_of_one_point_gives_the_margins(seed: int, kind: str) -> None:
-    collapsed, _, _, margins = _problem(seed, kind, 0.0, True)
+    collapsed, _, _, margins = nets.with_taps(seed, kind, 0.0, True)
     bound = Dual(collapsed, torch.float64).bound(root_domains(collapsed, torch.float64))
     torch.testing.assert_close(bound, margins[:, 0], rtol=0, atol=1e-7)
 
@@ -217,7 +173,7 @@ def test_bounds_are_rounded_outwards(pair: list[float]) -> None:
 
 
 def test_select_join_and_precision_keep_domains_apart() -> None:
-    collapsed, z, _, _ = _problem(5, "relu", 0.5, False)
+    collapsed, z, _, _ = nets.with_taps(5, "relu", 0.5, False)
     dual = Dual(collapsed, torch.float64)
     domains, _ = _restricted(dual, collapsed, z, 5, torch.float64)
     bound = dual.bound(domains)

@@ -1,12 +1,17 @@
 """`lingraft data` and `lingraft data fetch`."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
 from lingraft.cli.options import Json, next_step, print_json
+from lingraft.errors import LingraftError
 
 data_app = typer.Typer(invoke_without_command=True)
 app.add_typer(data_app, name="data")
@@ -24,25 +29,18 @@ def data(context: typer.Context, as_json: Json = False) -> None:
         if as_json:
             raise typer.BadParameter(f"write it behind the command: lingraft data {context.invoked_subcommand} --json")
         return
-    from dataclasses import asdict
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from lingraft.data import DATASETS, data_root, inventory
-
-    holdings = inventory()
+    holdings, folder = lingraft.data.inventory(), lingraft.data.data_root()
     if as_json:
-        print_json({"folder": str(data_root()), "datasets": [asdict(holding) for holding in holdings]})
+        print_json({"folder": str(folder), "datasets": [asdict(holding) for holding in holdings]})
         return
-    table = Table("name", "data set", "state", title=f"Data sets in {data_root()}")
+    table = Table("name", "data set", "state", title=f"Data sets in {folder}")
     for split in ("train", "validation", "test"):
         table.add_column(split, justify="right")
     for holding in holdings:
         counts = (holding.train, holding.validation, holding.test)
         table.add_row(
             holding.name,
-            DATASETS[holding.name].title,
+            lingraft.data.DATASETS[holding.name].title,
             f"[{_COLOURS[holding.state]}]{holding.state}[/]",
             *("–" if count is None else f"{count:,}" for count in counts),
         )
@@ -70,15 +68,11 @@ def fetch(
     as_json: Json = False,
 ) -> None:
     """Download a data set, check it, and put it where lingraft finds it. Goes on where an earlier try stopped."""
-    from dataclasses import asdict
-
-    from lingraft import data
-    from lingraft.errors import LingraftError
-
-    new = data.fetch(name, address=address)
-    (holding,) = data.inventory([name])
+    new = lingraft.data.fetch(name, address=address)
+    (holding,) = lingraft.data.inventory([name])
     if as_json:
-        print_json({"folder": str(data.data_root()), "new": [str(path) for path in new], **asdict(holding)})
+        folder = str(lingraft.data.data_root())
+        print_json({"folder": folder, "new": [str(path) for path in new], **asdict(holding)})
     else:
         for path in new:
             typer.echo(f"{path}: downloaded, checksum right")

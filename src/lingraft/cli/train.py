@@ -10,9 +10,6 @@ from lingraft.cli.completion import offer
 from lingraft.cli.options import Device, Json, Seed, Threads, next_step, parse_eps, print_json, use_threads
 from lingraft.errors import LingraftError
 
-#: The radii of the paper (Section 5); for digits the one of MNIST.
-PAPER_EPS = {"digits": "0.1", "mnist": "0.1", "svhn": "2/255", "cifar10": "2/255"}
-
 
 @app.command()
 def train(
@@ -131,7 +128,7 @@ def train(
         "validation_images": validation_images,
     }
     config = TrainingConfig(
-        eps=parse_eps(PAPER_EPS[data] if eps is None else eps),
+        eps=spec.eps if eps is None else parse_eps(eps),
         method=method,
         batch=batch,
         momentum=momentum,

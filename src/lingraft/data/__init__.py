@@ -1,10 +1,10 @@
-"""The data sets: digits (embedded), MNIST, SVHN and CIFAR-10, read from their official files, and batches of them."""
+"""The data sets: digits (embedded), MNIST, SVHN and CIFAR-10, read from their official files, and those registered."""
 
 from lingraft.data.batches import Batches
 from lingraft.data.fetch import fetch
 from lingraft.data.images import ImageSet
 from lingraft.data.inventory import Holding, inventory
-from lingraft.data.load import SPLITS, load
+from lingraft.data.load import SPLITS, load, register
 from lingraft.data.places import data_root
 from lingraft.data.specs import DATASETS, DataSpec
 
@@ -19,4 +19,5 @@ __all__ = [
     "fetch",
     "inventory",
     "load",
+    "register",
 ]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lingraft.data.images import ImageSet
 from lingraft.data.places import damaged, find, missing
-from lingraft.data.specs import DATASETS
+from lingraft.data.specs import DataSpec, PublishedFile, Source
 
 FOLDER = "cifar-10-batches-bin"
 ARCHIVE = "cifar-10-binary.tar.gz"
@@ -48,7 +48,7 @@ def parse(path: Path, blob: bytes, records: int) -> tuple[NDArray[np.uint8], NDA
         raise damaged("cifar10", path, f"it should hold {records * _RECORD:,} bytes, and holds {_size(blob, records)}")
     table = np.frombuffer(blob, dtype=np.uint8).reshape(records, _RECORD)
     labels = table[:, 0].astype(np.int64)
-    if labels.max() >= DATASETS["cifar10"].classes:
+    if labels.max() >= SPEC.classes:
         raise damaged("cifar10", path, f"label {labels.max()} is not one of the ten classes")
     return table[:, 1:].reshape(records, 3, 32, 32), labels
 
@@ -86,3 +86,23 @@ def _read_archive(archive: Path, names: Sequence[str]) -> dict[str, bytes]:
     if absent := [name for name in names if name not in blobs]:
         raise damaged("cifar10", archive, f"{', '.join(absent)} is not in it")
     return {name: blobs[name] for name in names}
+
+
+SPEC = DataSpec(
+    name="cifar10",
+    title="CIFAR-10",
+    input_shape=(3, 32, 32),
+    class_names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2023, 0.1994, 0.2010),
+    eps=2 / 255,
+    read=read,
+    validation_images=5_000,
+    train_images=50_000,
+    test_images=10_000,
+    augment=True,
+    source=Source(
+        ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/"),
+        (PublishedFile("cifar-10-binary.tar.gz", 170_052_171, "c32a1d4ab5d03f1284b67883e8d87530"),),
+    ),
+)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from lingraft.data.images import ImageSet
+from lingraft.data.specs import DataSpec
 
 
 def read(part: str, root: Path) -> ImageSet:
@@ -28,3 +29,18 @@ def read(part: str, root: Path) -> ImageSet:
         chosen = np.flatnonzero(rank > 7)
     pixels = torch.from_numpy(flat[chosen].astype(np.float32) / 16)
     return ImageSet(pixels.view(-1, 1, 8, 8), torch.from_numpy(labels[chosen].astype(np.int64)))
+
+
+SPEC = DataSpec(
+    name="digits",
+    title="scikit-learn's handwritten digits",
+    input_shape=(1, 8, 8),
+    class_names=tuple("0123456789"),
+    mean=(0.3052,),
+    std=(0.3762,),
+    eps=0.1,  # that of MNIST
+    read=read,
+    validation_images=178,
+    train_images=1_444,
+    test_images=353,
+)

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from lingraft.data.download import Patience, download, md5_of
 from lingraft.data.inventory import inventory
 from lingraft.data.places import data_root, find
-from lingraft.data.sources import SOURCES, PublishedFile
+from lingraft.data.specs import DATASETS, PublishedFile
 from lingraft.errors import LingraftError
 from lingraft.progress import progress
 
@@ -31,7 +31,9 @@ def fetch(
     (holding,) = inventory([name], root)
     if holding.state == "complete":
         return []
-    source = SOURCES[name]
+    source = DATASETS[name].source
+    if source is None:
+        raise LingraftError(f"nobody has said where {name} can be fetched from. {' '.join(holding.remarks)}")
     addresses = (override,) if override else source.addresses
     new = []
     for file in source.files:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lingraft.data.load import READERS, divide
+from lingraft.data.load import divide
 from lingraft.data.places import MissingFile, data_root
 from lingraft.data.specs import DATASETS, DataSpec
 from lingraft.errors import LingraftError
@@ -29,10 +29,10 @@ class Holding:
     remarks: tuple[str, ...]
 
 
-def inventory(names: Sequence[str] = tuple(DATASETS), folder: Path | None = None) -> list[Holding]:
-    """Read all files of the named data sets in `folder` (default: `data_root()`) and say what is there."""
+def inventory(names: Sequence[str] | None = None, folder: Path | None = None) -> list[Holding]:
+    """Read all files of data sets (default: all) in `folder` (default: `data_root()`) and say what is there."""
     root = data_root() if folder is None else Path(folder)
-    specs = [lookup("data set", name, DATASETS) for name in names]
+    specs = [lookup("data set", name, DATASETS) for name in names or DATASETS]
     with progress("reading the data", len(specs)) as advance:
         holdings = []
         for spec in specs:
@@ -42,25 +42,27 @@ def inventory(names: Sequence[str] = tuple(DATASETS), folder: Path | None = None
 
 
 def _look(spec: DataSpec, root: Path) -> Holding:
-    published = {"train": spec.train_images, "test": spec.test_images}
     states, remarks = [], []
     counts: dict[str, int] = {}
-    for part, expected in published.items():
+    for part in ("train", "test"):
         try:
-            images = READERS[spec.name](part, root)
+            images = spec.read(part, root)
             if part == "train":
                 train, validation = divide(spec, images)
                 counts |= {"train": len(train), "validation": len(validation)}
             else:
                 counts["test"] = len(images)
-        except LingraftError as error:
-            states.append("missing" if isinstance(error, MissingFile) else "damaged")
+        except (LingraftError, OSError) as error:  # a reader of the user's own need not know LingraftError
+            states.append("missing" if isinstance(error, MissingFile | FileNotFoundError) else "damaged")
             remarks.append(str(error))
         else:
-            states.append("complete" if len(images) == expected else "shorter")
-            if len(images) != expected:
-                found = f"{len(images):,} of {expected:,} published images"
-                remarks.append(f"{spec.name}: the {part} file has {found}; that is usable.")
+            expected = spec.published(part)
+            if expected in (None, len(images)):
+                states.append("complete")
+            else:
+                states.append("shorter")
+                held = f"{len(images):,} of {expected:,} published images"
+                remarks.append(f"{spec.name}: the {part} file has {held}; that is usable.")
     return Holding(
         name=spec.name,
         state=max(states, key=STATES.index),

@@ -1,4 +1,4 @@
-"""MNIST in the idx format, packed with gzip or not (http://yann.lecun.com/exdb/mnist, closed; see `sources`)."""
+"""MNIST in the idx format, packed with gzip or not (http://yann.lecun.com/exdb/mnist, closed)."""
 
 import gzip
 import math
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lingraft.data.images import ImageSet
 from lingraft.data.places import damaged, find, missing
-from lingraft.data.specs import DATASETS
+from lingraft.data.specs import DATASETS, DataSpec, PublishedFile, Source
 
 _UNSIGNED_BYTE = 0x08
 _PREFIX = {"train": "train", "test": "t10k"}
@@ -20,7 +20,8 @@ _PREFIX = {"train": "train", "test": "t10k"}
 def read(part: str, root: Path) -> ImageSet:
     """The `train` or `test` part, uint8 of shape (N, 1, 28, 28)."""
     spec = DATASETS["mnist"]
-    count = spec.train_images if part == "train" else spec.test_images
+    count = spec.published(part)
+    assert count is not None
     prefix = _PREFIX[part]
     image_path = locate(root, f"{prefix}-images-idx3-ubyte")
     label_path = locate(root, f"{prefix}-labels-idx1-ubyte")
@@ -73,3 +74,28 @@ def _wrong_header(found: bytes, shape: tuple[int, ...]) -> str:
         return f"it does not start like an idx file of unsigned bytes with {len(shape)} dimensions"
     sizes = "×".join(str(int.from_bytes(found[at : at + 4], "big")) for at in range(4, len(found), 4))
     return f"it says it holds {sizes} values instead of {'×'.join(map(str, shape))}"
+
+
+SPEC = DataSpec(
+    name="mnist",
+    title="MNIST",
+    input_shape=(1, 28, 28),
+    class_names=tuple("0123456789"),
+    mean=(0.0,),
+    std=(1.0,),
+    eps=0.1,
+    read=read,
+    validation_images=6_000,
+    train_images=60_000,
+    test_images=10_000,
+    source=Source(
+        # yann.lecun.com, the first home of MNIST, no longer gives out the files; these two hold them unchanged
+        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+        (
+            PublishedFile("mnist/train-images-idx3-ubyte.gz", 9_912_422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+            PublishedFile("mnist/train-labels-idx1-ubyte.gz", 28_881, "d53e105ee54ea40749a09fcbcd1e9432"),
+            PublishedFile("mnist/t10k-images-idx3-ubyte.gz", 1_648_877, "9fb629c4189551a2d022fa330f9573f3"),
+            PublishedFile("mnist/t10k-labels-idx1-ubyte.gz", 4_542, "ec29112dd5afa0611ce80d1b7f02629c"),
+        ),
+    ),
+)

@@ -1,13 +1,41 @@
-"""What the data sets are: shapes, classes, normalization, splits."""
+"""What a data set is, in one record. `load.py` has the table of all of them, and adds one's own to it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-_DIGITS = tuple("0123456789")
+from lingraft.data.images import ImageSet
+from lingraft.errors import LingraftError
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A file as published: where it belongs in the data folder, its size in bytes, and its md5 sum."""
+
+    path: str
+    size: int
+    md5: str
+
+    @property
+    def name(self) -> str:
+        """Its name at the source."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of a data set, and the addresses that all have them, the first choice first."""
+
+    addresses: tuple[str, ...]
+    files: tuple[PublishedFile, ...]
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """A data set. `mean` and `std`, per channel and of pixels in [0, 1], are for the first layer of its models."""
+    """A data set: everything that lingraft wants to know of it.
+
+    `mean` and `std`, one for each channel and of pixels in [0, 1], are for the first layer of its models.
+    """
 
     name: str
     title: str
@@ -15,68 +43,36 @@ class DataSpec:
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    #: images of the published training and test file
-    train_images: int
-    test_images: int
-    #: how many of the last images of the training file are for validation
+    #: radius to be robust in where none is asked for, in pixels of [0, 1]
+    eps: float
+    #: read(part, folder) gives the `train` or `test` part; `folder` is that of all data sets, `data_root()`
+    read: Callable[[str, Path], ImageSet]
+    #: how many of the last images of the training part are for validation
     validation_images: int
+    #: images of the published training and test part; None: as many as there are
+    train_images: int | None = None
+    test_images: int | None = None
     #: whether training uses random crops (padding 4) and horizontal flips
     augment: bool = False
+    #: what `lingraft data fetch` downloads; None: nothing
+    source: Source | None = None
+
+    def __post_init__(self) -> None:
+        channels = self.input_shape[0]
+        if len(self.mean) != channels or len(self.std) != channels:
+            raise LingraftError(f"{self.name}: mean and std must have {channels} values, one for each channel.")
+        if self.validation_images < 1:
+            raise LingraftError(f"{self.name}: at least 1 image of the training part must be for validation.")
 
     @property
     def classes(self) -> int:
         """Number of classes."""
         return len(self.class_names)
 
+    def published(self, part: str) -> int | None:
+        """How many images the `train` or `test` part has as published; None if that is not known."""
+        return self.train_images if part == "train" else self.test_images
 
-#: Splits and normalization of MNIST, SVHN and CIFAR-10 are those of the original experiments (paper, Section 5).
-DATASETS: dict[str, DataSpec] = {
-    spec.name: spec
-    for spec in (
-        DataSpec(
-            name="digits",
-            title="scikit-learn's handwritten digits",
-            input_shape=(1, 8, 8),
-            class_names=_DIGITS,
-            mean=(0.3052,),
-            std=(0.3762,),
-            train_images=1_444,
-            validation_images=178,
-            test_images=353,
-        ),
-        DataSpec(
-            name="mnist",
-            title="MNIST",
-            input_shape=(1, 28, 28),
-            class_names=_DIGITS,
-            mean=(0.0,),
-            std=(1.0,),
-            train_images=60_000,
-            validation_images=6_000,
-            test_images=10_000,
-        ),
-        DataSpec(
-            name="svhn",
-            title="SVHN, 32×32 cropped digits",
-            input_shape=(3, 32, 32),
-            class_names=_DIGITS,
-            mean=(0.4377, 0.4438, 0.4728),
-            std=(0.1201, 0.1231, 0.1052),
-            train_images=73_257,
-            validation_images=5_000,
-            test_images=26_032,
-        ),
-        DataSpec(
-            name="cifar10",
-            title="CIFAR-10",
-            input_shape=(3, 32, 32),
-            class_names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-            mean=(0.4914, 0.4822, 0.4465),
-            std=(0.2023, 0.1994, 0.2010),
-            train_images=50_000,
-            validation_images=5_000,
-            test_images=10_000,
-            augment=True,
-        ),
-    )
-}
+
+#: name → data set, in the order in which they were registered; filled by `load.py`.
+DATASETS: dict[str, DataSpec] = {}

@@ -12,20 +12,21 @@ from numpy.typing import NDArray
 from lingraft.data.images import ImageSet
 from lingraft.data.matlab import arrays
 from lingraft.data.places import damaged, find, missing
-from lingraft.data.specs import DATASETS
+from lingraft.data.specs import DATASETS, DataSpec, PublishedFile, Source
 
 _IMAGE = 32 * 32 * 3
 
 
 def read(part: str, root: Path) -> ImageSet:
     """The `train` or `test` part, uint8 of shape (N, 3, 32, 32); N may be less than published."""
-    spec = DATASETS["svhn"]
     name = f"{part}_32x32.mat"
     folders = (root / "svhn", root)
     path = find([folder / name for folder in folders])
     if path is None:
         raise missing("svhn", name, folders)
-    images, labels = read_mat(path, spec.train_images if part == "train" else spec.test_images)
+    most = DATASETS["svhn"].published(part)
+    assert most is not None
+    images, labels = read_mat(path, most)
     return ImageSet(torch.from_numpy(images), torch.from_numpy(labels))
 
 
@@ -54,3 +55,25 @@ def read_mat(path: Path, most: int) -> tuple[NDArray[np.uint8], NDArray[np.int64
     if not np.isin(labels, np.arange(1, 11)).all():
         raise damaged("svhn", path, "y has labels other than 1 … 10")
     return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), labels.reshape(-1).astype(np.int64) % 10
+
+
+SPEC = DataSpec(
+    name="svhn",
+    title="SVHN, 32×32 cropped digits",
+    input_shape=(3, 32, 32),
+    class_names=tuple("0123456789"),
+    mean=(0.4377, 0.4438, 0.4728),
+    std=(0.1201, 0.1231, 0.1052),
+    eps=2 / 255,
+    read=read,
+    validation_images=5_000,
+    train_images=73_257,
+    test_images=26_032,
+    source=Source(
+        ("http://ufldl.stanford.edu/housenumbers/", "https://ufldl.stanford.edu/housenumbers/"),
+        (
+            PublishedFile("svhn/train_32x32.mat", 182_040_794, "e26dedcc434d2e4c54c9b2d4a06d8373"),
+            PublishedFile("svhn/test_32x32.mat", 64_275_384, "eb5a983be6a315427106f1b164d9cef3"),
+        ),
+    ),
+)

@@ -6,17 +6,15 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
+from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
 from lingraft.formats.vnnlib_write import write_instances, write_vnnlib
 from lingraft.progress import progress
-
-if TYPE_CHECKING:
-    from lingraft.data import ImageSet
 
 #: Where the network of a benchmark that lingraft writes is.
 NETWORK = "onnx/network.onnx"
@@ -82,14 +80,29 @@ def _entry(folder: Path, where: str, row: list[str]) -> Entry:
     return Entry(folder, fields[0], fields[1], seconds)
 
 
-def write_benchmark(
-    folder: Path, model: nn.Module, chosen: "ImageSet", first: int, eps: float, timeout: float
-) -> dict[str, Any]:
-    """Write properties of the correctly classified images, the first of which has the index `first`, and the list.
+@dataclass(frozen=True)
+class Properties:
+    """What was written of a benchmark: the number of its properties, and of images that have none."""
 
-    The network itself is expected at `NETWORK`. Gives figures for people.
+    folder: Path
+    eps: float
+    properties: int
+    misclassified: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**vars(self), "folder": str(self.folder)}
+
+
+def write_properties(
+    folder: Path, model: nn.Module, test: ImageSet, images: int | slice, eps: float, timeout: float
+) -> Properties:
+    """Write a property of each of the `images` of `test` that is classified correctly, and the list of them.
+
+    The network itself is expected at `NETWORK`. Files are named by the index of their image.
     """
-    names, misclassified = [], 0
+    chosen, first = test.take(images), 0 if isinstance(images, int) else images.indices(len(test))[0]
+    names = []
     with progress("writing properties", len(chosen)) as advance:
         for offset, label in enumerate(chosen.labels.tolist()):
             image = chosen.pixels(slice(offset, offset + 1))
@@ -100,13 +113,11 @@ def write_benchmark(
                 lower, upper = (image - eps).clamp(0, 1), (image + eps).clamp(0, 1)
                 write_vnnlib(folder / name, lower.numpy(), upper.numpy(), label, len(logits))
                 names.append(name)
-            else:
-                misclassified += 1
             advance()
     if not names:
         raise LingraftError("the model classifies none of these images correctly, so there is nothing to verify.")
     write_instances(folder, NETWORK, names, timeout)
-    return {"folder": str(folder), "eps": eps, "properties": len(names), "misclassified": misclassified}
+    return Properties(folder, eps, len(names), len(chosen) - len(names))
 
 
 def _existing(path: Path) -> Path:

@@ -1,14 +1,30 @@
-"""Two verifiers on the same instances: who knew what, after how long, and whether they contradict each other."""
+"""Two verifiers on the same instances: who knew what, after how long, and whether they contradict each other.
+
+`lingraft compare`.
+"""
 
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lingraft.data import load as load_data
+from lingraft.errors import LingraftError
 from lingraft.files import write_json
 from lingraft.formats.answer import Answer
-from lingraft.formats.benchmark import Entry
+from lingraft.formats.benchmark import NETWORK, Entry, Properties, read_instances, write_properties
+from lingraft.formats.onnx_export import export_onnx
+from lingraft.formats.onnx_grafted import Form
+from lingraft.pool.place import Place
+from lingraft.runs import Run, load
+from lingraft.runs.holding import holding
+from lingraft.solver.request import Limits
+from lingraft.version import __version__
+from lingraft.work.exporting import COMPARED_IMAGES
+from lingraft.work.vnncomp.answer_log import AnswerLog
+from lingraft.work.vnncomp.other_verifiers import find_tool
+from lingraft.work.vnncomp.run_benchmark import complete, decide_all
+from lingraft.work.vnncomp.tool_runner import ToolRunner
 
 
 @dataclass(frozen=True)
@@ -55,6 +71,80 @@ class Pair:
 _KEPT = (("answer", "word"), ("seconds", "seconds"), ("reason", "reason"))
 
 
-def pairs(entries: Sequence[Entry], ours: Mapping[int, Answer], theirs: Mapping[int, Answer]) -> list[Pair]:
-    """The answers side by side, for instances that both were asked about."""
-    return [Pair(entry, ours[i], theirs[i]) for i, entry in enumerate(entries) if i in ours and i in theirs]
+@dataclass(frozen=True)
+class Comparison:
+    """What lingraft and another tool, `against`, said of the same properties.
+
+    `folder` has everything; `contradictions` are the folders in it with what is needed to look into one.
+    """
+
+    against: str
+    folder: Path
+    properties: Properties
+    pairs: list[Pair]
+    contradictions: list[Path]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        figures: dict[str, Any] = {"against": self.against, **self.properties.as_dict()}
+        figures["instances"] = [pair.as_dict() for pair in self.pairs]
+        for side in ("ours", "theirs"):
+            answers = [getattr(pair, side) for pair in self.pairs]
+            words = [answer.word for answer in answers]
+            figures[side] = {word: words.count(word) for word in sorted(set(words))}
+            figures[f"{side}_seconds"] = round(sum(answer.seconds for answer in answers), 3)
+        figures["contradictions"] = [str(place) for place in self.contradictions]
+        return figures
+
+
+def compare(
+    run: str | Path | Run,
+    against: str,
+    *,
+    tool: str | None = None,
+    images: int | slice = 20,
+    eps: float | None = None,
+    timeout: float = 60.0,
+    form: Form | None = None,
+    data: str | None = None,
+    out: str | Path | None = None,
+) -> Comparison:
+    """Let lingraft and another verifier decide the same images, one after the other with one thread each.
+
+    `against` is marabou, neuralsat or alpha-beta-crown, and `tool` the command that runs it (default: searched). The
+    first `images` of the test images, or a slice of them, are decided within `eps` and `timeout` seconds for each
+    image. `form` is that of the network that it gets, see `export_onnx` (default: what it reads best). `eps` and `data`
+    are those of the run unless given. Network, properties and answers are kept in `out` (default: compare/ in the run):
+    called again it goes on after a stop.
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    description, limits = run.describe(), Limits(timeout)
+    eps, (other, command) = description.radius(eps), find_tool(against, tool)
+    form = form or other.form
+    test = load_data(description.data_set(data), "test")
+    model, chosen = load(run), test.take(images)
+    description.check_fits(chosen, "test")
+    folder = run.path / "compare" if out is None else Path(out)
+    with holding(folder):
+        their_network = NETWORK if form == "output" else f"onnx/network_{form}.onnx"
+        networks: dict[str, Form] = {NETWORK: "output", their_network: form}
+        for path, its_form in networks.items():
+            shape, some = description.input_shape, chosen.pixels(slice(COMPARED_IMAGES))
+            export_onnx(model, folder / path, input_shape=shape, form=its_form, images=some)
+        properties = write_properties(folder, model, test, images, eps, timeout)
+        if command is None:
+            raise LingraftError(
+                f"{other.name} was not found. Install it: {other.install}. The {properties.properties} instances for it"
+                f" are listed in {folder / 'instances.csv'}: network {folder / their_network}, properties in"
+                f" {folder / 'vnnlib'}."
+            )
+        entries, category = read_instances(folder), run.path.resolve().name
+        ours = AnswerLog(folder / "lingraft", category, entries, {"version": __version__})
+        decide_all(ours, limits, Place(1))
+        their_entries = [replace(entry, network=their_network) for entry in entries]
+        theirs = AnswerLog(folder / other.name, category, their_entries, {"command": command})
+        runner = ToolRunner(other, command)
+        complete(theirs, lambda numbers: runner.answers(their_entries, numbers), other.name)
+        pairs = [Pair(entry, ours.answers[i], theirs.answers[i]) for i, entry in enumerate(entries)]
+        saved = [pair.save(folder / "contradictions") for pair in pairs if pair.contradiction]
+    return Comparison(other.name, folder, properties, pairs, saved)
