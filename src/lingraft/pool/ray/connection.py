@@ -40,7 +40,7 @@ def import_ray() -> ModuleType:
 
 @contextmanager
 def connected(address: str, workers: int | None) -> Iterator[ModuleType]:
-    """Ray, connected to `address`; a Ray of our own gets `workers` (default: one for each core) and ends with the context.
+    """Ray, connected to `address`; a Ray of our own has `workers` CPUs (default: all cores) and ends with the context.
 
     If this process is connected already, by whoever called us, that connection is used and left open.
     """
