@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,6 @@ from lingraft.cli import app
 from lingraft.files import read_lines
 from lingraft.formats.answer import read_counterexample
 from lingraft.formats.vnnlib_write import write_instances, write_vnnlib
-from lingraft.pool.pool import Pool
-from lingraft.pool.processes import Processes
-from lingraft.work.vnncomp.instance_work import DecideInstances
 
 SCRIPTS = Path(__file__).parents[2] / "vnncomp_scripts"
 #: radius of the box of each instance, and the answer
@@ -103,46 +99,6 @@ def test_killed_and_run_again(bench: Path) -> None:
     assert read_lines(answers)[: len(done)] == done
     assert len(read_lines(answers)) == len(CASES)
     assert words(bench / "results") == [word for _, word in CASES]
-
-
-@pytest.mark.parametrize("deaths", [1, 2])
-def test_a_process_that_dies_costs_its_instance_a_retry(bench: Path, deaths: int) -> None:
-    """Instance 1 finds its process killed, once or twice; the others have their answers."""
-    killed: list[int] = []
-    with Pool(Processes(DecideInstances(double=False, seed=0), 1, 1e9)) as pool:
-
-        def ask(number: int) -> tuple[Path, Path]:
-            if number == 1 and len(killed) < deaths:
-                process = pool.workers[0].process  # type: ignore[attr-defined]
-                killed.append(process.pid)
-                process.kill()
-                process.wait()
-            return bench / "net.onnx", bench / f"p{2 * number}.vnnlib"
-
-        for number in range(2):
-            pool.add(number, partial(ask, number), 30.0)
-        found = dict(pool.answers())
-    assert found[0].word == "unsat"
-    assert len(set(killed)) == deaths
-    if deaths == 1:
-        assert found[1].word == "unsat"
-    else:
-        assert (found[1].word, found[1].reason) == ("error", "its worker ended with code -9, 2 times")
-
-
-def test_a_process_that_hangs_is_a_timeout(bench: Path) -> None:
-    with Pool(Processes(DecideInstances(double=False, seed=0), 1, 1e9)) as pool:
-
-        def ask() -> tuple[Path, Path]:
-            os.kill(pool.workers[0].process.pid, signal.SIGSTOP)  # type: ignore[attr-defined]
-            return bench / "net.onnx", bench / "p0.vnnlib"
-
-        pool.add(0, ask, 0.5)
-        pool.add(1, lambda: (bench / "net.onnx", bench / "p0.vnnlib"), 30.0)
-        found = dict(pool.answers())
-    assert (found[0].word, found[0].reason) == ("timeout", "time")
-    assert 0.5 <= found[0].seconds < 30
-    assert found[1].word == "unsat"
 
 
 def test_bad_options(bench: Path) -> None:

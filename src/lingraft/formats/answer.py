@@ -30,7 +30,7 @@ class Counterexample:
 
 @dataclass
 class Answer:
-    """What is known of an instance, after so many seconds.
+    """What is known of an instance, after `seconds` seconds.
 
     `word` is "unsat" (no counterexample exists), "sat", "unknown", "timeout", or "error" where a tool failed. `reason`
     says why nothing better is known; `stage` is the last that was reached, `domains` counts those of all boxes.
@@ -45,8 +45,8 @@ class Answer:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        found = self.counterexample
-        values = None if found is None else {"x": found.x.tolist(), "y": [float(y) for y in found.y]}
+        point = self.counterexample
+        values = None if point is None else {"x": point.x.tolist(), "y": [float(y) for y in point.y]}
         return {
             "answer": self.word,
             "reason": self.reason,
@@ -65,13 +65,13 @@ def read_counterexample(text: str, inputs: int) -> np.ndarray | None:
 
     Incomplete ones are a LingraftError.
     """
-    found = {name: float(number) for name, number in _VALUE.findall(text) if name[0] == "X"}
-    if not found:
+    values = {name: float(number) for name, number in _VALUE.findall(text) if name[0] == "X"}
+    if not values:
         return None
-    missing = [i for i in range(inputs) if f"X_{i}" not in found]
-    if missing or len(found) != inputs:
-        raise LingraftError(f"a counterexample has {len(found)} inputs, but the network {inputs}.")
-    return np.array([found[f"X_{i}"] for i in range(inputs)])
+    missing = [i for i in range(inputs) if f"X_{i}" not in values]
+    if missing or len(values) != inputs:
+        raise LingraftError(f"a counterexample has {len(values)} inputs, but the network {inputs}.")
+    return np.array([values[f"X_{i}"] for i in range(inputs)])
 
 
 def decimal(number: float) -> str:

@@ -24,7 +24,7 @@ class Here:
         self.left.clear()
 
     def add(self, name: Any, ask: Callable[[], Any], seconds: float = math.inf) -> None:
-        """One more task, to be answered within so many seconds; `ask` gives the question."""
+        """One more task, to be answered in `seconds` at most; `ask` gives the question."""
         self.left.append((name, ask, seconds))
 
     def answers(self, wait: bool = True) -> Iterator[tuple[Any, Any]]:

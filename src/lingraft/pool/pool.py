@@ -54,7 +54,7 @@ class Pool:
         self.workers.clear()
 
     def add(self, name: Any, ask: Callable[[], Any], seconds: float = math.inf) -> None:
-        """One more task, to be answered within so many seconds; `ask` gives the question when a worker is free."""
+        """One more task, to be answered in `seconds` at most; `ask` gives the question when a worker is free."""
         self.left.append(Task(name, ask, seconds))
 
     def answers(self, wait: bool = True) -> Iterator[tuple[Any, Any]]:

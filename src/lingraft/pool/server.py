@@ -22,7 +22,7 @@ class Server:
         limit_memory(memory + SLACK)
 
     def divide(self, parts: int) -> None:
-        """Called from another thread: what is being worked on is wanted in so many parts."""
+        """Called from another thread: what is being worked on is wanted in `parts` parts."""
         self.work.wanted_parts = parts
 
     def answer(self, question: bytes, common: bytes | None, seconds: float) -> bytes:

@@ -10,7 +10,7 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class Divided:
-    """Instead of an answer: what was found so far, and what is left of a question in independent parts.
+    """Instead of an answer: the result so far, and what is left of a question in independent parts.
 
     `common` belongs to each of the `parts`; all are pickled, and `Work.resume` understands a part together with it.
     """

@@ -16,7 +16,7 @@ from lingraft.pool.server import Server
 def _listen(servers: list[Server]) -> None:
     """Standard input is a pipe that the parent holds open: when it closes, the parent is gone.
 
-    A byte asks for a division into so many parts.
+    A byte asks for a division, into as many parts as it says.
     """
     while parts := os.read(0, 1):
         for server in servers:

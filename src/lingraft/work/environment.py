@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from lingraft.data import data_root, inventory
 from lingraft.solver.budget import GIB, free_memory, usable_cores
 from lingraft.work.vnncomp.other_verifiers import TOOLS
@@ -29,19 +31,17 @@ def package_versions() -> dict[str, str | None]:
     """Python, lingraft and every package that it requires, by name; None for one that is not installed."""
     required = importlib.metadata.requires("lingraft") or []
     names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in required if "extra ==" not in line]
-    found: dict[str, str | None] = {"python": platform.python_version()}
+    versions: dict[str, str | None] = {"python": platform.python_version()}
     for name in ("lingraft", *names):
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+            versions[name] = None
+    return versions
 
 
 def machine() -> dict[str, Any]:
     """System, cores, threads, memory and free disk space (GiB), GPUs that PyTorch can use."""
-    import torch
-
     return {
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": os.cpu_count(),
@@ -55,11 +55,9 @@ def machine() -> dict[str, Any]:
 
 def features() -> list[Feature]:
     """What depends on the machine or on packages that lingraft does not require."""
-    import torch
-
     gpu = torch.cuda.is_available()
     posix, linux = os.name == "posix", sys.platform == "linux"
-    found = [
+    listed = [
         Feature("GPU", gpu, "CUDA" if gpu else "PyTorch sees no GPU; everything works on the CPU"),
         Feature("several processes", posix, "lingraft verify --workers" if posix else "needs Linux or macOS"),
         Feature("hard memory limit", linux, "lingraft verify --memory" if linux else "needs Linux; else by estimate"),
@@ -70,8 +68,8 @@ def features() -> list[Feature]:
     for tool in TOOLS.values():
         command = tool.locate()
         note = f"not found; {tool.install}" if command is None else " ".join(command)
-        found.append(Feature(f"compare --against {tool.name}", command is not None, note))
-    return found
+        listed.append(Feature(f"compare --against {tool.name}", command is not None, note))
+    return listed
 
 
 def _package(name: str, module: str, extra: str) -> Feature:

@@ -33,14 +33,14 @@ def import_ray() -> ModuleType:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # the death of a worker is our business: Ray would print it on standard output, where only our figures belong
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
-    import ray
+    import ray  # an optional dependency, and to be imported after these are set
 
     return ray
 
 
 @contextmanager
 def connected(address: str, workers: int | None) -> Iterator[ModuleType]:
-    """Ray, connected to `address`; a Ray of our own gets `workers` (default: one a core) and ends with the context.
+    """Ray, connected to `address`; a Ray of our own has `workers` CPUs (default: all cores) and ends with the context.
 
     If this process is connected already, by whoever called us, that connection is used and left open.
     """

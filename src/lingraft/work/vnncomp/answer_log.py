@@ -31,7 +31,7 @@ class AnswerLog:
         self.answers: dict[int, Answer] = {}
 
     def resume(self) -> dict[int, Answer]:
-        """Answers found earlier that still stand, by the number of the instance."""
+        """Answers of earlier calls that still stand, by the number of the instance."""
         records: dict[str, list[dict[str, Any]]] = {}
         for record in read_lines(self.path):
             records.setdefault(str(record.get("digest")), []).append(record)
@@ -99,11 +99,11 @@ class AnswerLog:
 
 def answer_of(record: Mapping[str, Any]) -> Answer:
     """The answer that `Answer.as_dict` made a record of."""
-    found = record["counterexample"]
+    point = record["counterexample"]
     return Answer(
         str(record["answer"]),
         float(record["seconds"]),
-        None if found is None else Counterexample(np.array(found["x"], float), np.array(found["y"], np.float32)),
+        None if point is None else Counterexample(np.array(point["x"], float), np.array(point["y"], np.float32)),
         record["reason"],
         record["stage"],
         int(record["domains"]),

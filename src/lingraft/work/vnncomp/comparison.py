@@ -62,8 +62,8 @@ class Pair:
         place.mkdir(parents=True, exist_ok=True)
         for file in (self.entry.onnx, self.entry.vnnlib):
             shutil.copy(file, place / file.name)
-        found = self.ours.counterexample or self.theirs.counterexample
-        (place / "counterexample.txt").write_text(f"{found}\n", encoding="ascii")
+        point = self.ours.counterexample or self.theirs.counterexample
+        (place / "counterexample.txt").write_text(f"{point}\n", encoding="ascii")
         write_json(place / "answers.json", {"ours": self.ours.as_dict(), "theirs": self.theirs.as_dict()})
         return place
 

@@ -79,10 +79,10 @@ class Instance:
             undecided: list[Box] = []
             for number, box in enumerate(open_):
                 share = max(budget.left, 0.0) / (len(open_) - number)
-                result, found, network = self._try(box, limits, budget, share)
+                result, point, network = self._try(box, limits, budget, share)
                 answer.stage, answer.domains = result.stage, answer.domains + result.domains
-                if found is not None:
-                    answer.word, answer.reason, answer.counterexample = "sat", None, found
+                if point is not None:
+                    answer.word, answer.reason, answer.counterexample = "sat", None, point
                     break
                 if result.verdict == "verified" and network is not None:
                     proven(box, result, network)
@@ -105,9 +105,9 @@ class Instance:
         region = _representable(box)
         low, high = region.narrowed()
         middle = torch.minimum(torch.maximum(((region.lower + region.upper) / 2).float(), low), high)
-        found = self._confirmed(box, middle)
-        if found is not None:
-            return Result("falsified", "forward"), found, None
+        point = self._confirmed(box, middle)
+        if point is not None:
+            return Result("falsified", "forward"), point, None
         verifier, spec, offset = margins(self.network, box.unsafe, limits.double)
         problem = self._problem(region, middle, spec, offset)
         left = seconds - (time.monotonic() - begun)
@@ -117,11 +117,11 @@ class Instance:
             if difference is not None:
                 result.verdict, result.reason, result.error = "unknown", "numerical", difference
         if result.verdict in ("falsified", "misclassified"):
-            found = self._confirmed(box, middle if result.witness is None else result.witness)
-            if found is None:
+            point = self._confirmed(box, middle if result.witness is None else result.witness)
+            if point is None:
                 result.verdict, result.reason = "unknown", "numerical"
-                result.error = "the counterexample found is none for onnxruntime: only rounding decides"
-        return result, found, verifier.network
+                result.error = "the counterexample is none for onnxruntime: only rounding decides"
+        return result, point, verifier.network
 
     def _difference(self, box: Box, verifier: Verifier, spec: Tensor, offset: Tensor, ends: Tensor) -> str | None:
         """What is wrong where the margins that were proven are not onnxruntime's, at points of the box; else None.

@@ -1,4 +1,4 @@
-"""The verifiers that lingraft can be compared with: where each is found, how it is called, how its answer is read."""
+"""The verifiers that lingraft can be compared with: where to look for each, how to call it and read its answer."""
 
 import importlib.metadata
 import importlib.util
@@ -36,9 +36,9 @@ def find_tool(name: str, given: str | None) -> tuple[Tool, list[str] | None]:
 
 def _find_marabou() -> list[str] | None:
     for name in ("Marabou", "marabou"):
-        found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
-        if found:
-            return [found]
+        program = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+        if program:
+            return [program]
     # installed without its program, or where PATH does not lead
     return [sys.executable, "-m", "maraboupy"] if importlib.util.find_spec("maraboupy") else None
 
@@ -57,9 +57,9 @@ def _read_marabou(printed: str, call: Call) -> str:
 
 
 def _find_neuralsat() -> list[str] | None:
-    found = shutil.which("neuralsat")
-    if found:
-        return [found]
+    program = shutil.which("neuralsat")
+    if program:
+        return [program]
     try:
         files = importlib.metadata.files("neuralsat") or []
     except importlib.metadata.PackageNotFoundError:
@@ -82,9 +82,9 @@ def _read_file(printed: str, call: Call) -> str:
 
 def _find_crown() -> list[str] | None:
     for name in ("abcrown", "abcrown.py"):
-        found = shutil.which(name)
-        if found:
-            return [found]
+        program = shutil.which(name)
+        if program:
+            return [program]
     return None
 
 

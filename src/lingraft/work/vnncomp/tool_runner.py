@@ -91,8 +91,8 @@ class ToolRunner:
             return Answer("error", seconds, reason=f"exit code {code}: {_last_line(printed)}")
         if word != "sat":
             return Answer(word, seconds)
-        found = self._replayed(onnx, vnnlib, text)
-        return Answer("sat", seconds, found, None if found else "its counterexample is none when replayed")
+        point = self._replayed(onnx, vnnlib, text)
+        return Answer("sat", seconds, point, None if point else "its counterexample is none when replayed")
 
     def answers(self, entries: Sequence[Entry], numbers: Iterable[int]) -> Iterator[tuple[int, Answer]]:
         """The number and its answer of some instances of a benchmark, one after the other."""
@@ -145,9 +145,9 @@ class ToolRunner:
         if x is None:
             return None
         for box in instance.property.boxes:
-            found = instance.replay(np.clip(x, box.lower, box.upper)) if np.isfinite(x).all() else None
-            if found is not None:
-                return found
+            point = instance.replay(np.clip(x, box.lower, box.upper)) if np.isfinite(x).all() else None
+            if point is not None:
+                return point
         return None
 
 
