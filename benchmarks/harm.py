@@ -16,6 +16,7 @@ import torch
 
 from lingraft.attack.evaluation import Attack, evaluate
 from lingraft.data import load
+from lingraft.device import limited_threads
 from lingraft.files import append_line, read_lines
 from lingraft.grafting import (
     GAMMAS,
@@ -25,21 +26,22 @@ from lingraft.grafting import (
     Scores,
     choose,
     fine_tuning_defaults,
-    graft_and_tune,
+    graft_network,
     score,
 )
 from lingraft.model.surgery import masks
 from lingraft.runs import Run
 from lingraft.runs import load as load_run
 from lingraft.runs.summary import summarize
-from lingraft.work.demo import one_thread, train_network
+from lingraft.training import Destination, TrainingData
+from lingraft.work.demo import train_network
 from lingraft.work.verify import verify
 
 CPU, EPS = torch.device("cpu"), 0.05
 STAGES = {"stages": GAMMAS, "inf": (float("inf"),)}
 
 
-@one_thread()
+@limited_threads(1)
 def measure(given: argparse.Namespace, path: Path) -> None:
     """Append what is missing."""
     done = {(r["seed"], r["ratio"], r["gamma"], r["instability"]) for r in read_lines(path)}
@@ -68,11 +70,14 @@ def figures_of(seed: int, ratio: float, gamma: str, instability: str, given: arg
     if not scores.exists():
         score(model, train, config).save(scores)
     tuning = FineTuning(fine_tuning_defaults(EPS, epochs=8, batch=64, lr=0.005, seed=seed), line_lr=0.05)
-    grafted, _ = graft_and_tune(
-        model, train, validation, config, tuning, Run(parent.path / f"{instability}-{gamma}-{round(100 * ratio)}"),
+    destination = Destination(
+        Run(parent.path / f"{instability}-{gamma}-{round(100 * ratio)}"),
         parent.describe().model_copy(update={"parent": str(parent.path)}),
-        mask=choose(Scores.load(scores), config), restart=True, report=lambda epoch: None,
-    )  # fmt: skip
+        restart=True,
+    )
+    mask = choose(Scores.load(scores), config)
+    data = TrainingData(train, validation)
+    grafted, _ = graft_network(model, data, config, tuning, destination, mask=mask, report=lambda epoch: None)
     few = test.take(given.images)
     accuracy = evaluate(grafted, test, Attack(EPS, steps=20, restarts=2), images=given.images)
     results = verify(grafted, few.pixels(), few.labels, eps=EPS, timeout=given.timeout, workers=0)

@@ -38,7 +38,7 @@ def main() -> None:
 
     torch.manual_seed(0)
     model = lingraft.train(Net(), train, eps=EPS, epochs=6, batch=50, run="runs/example")
-    scores = lingraft.score(model, train, eps=EPS, images=300, bound_images=20)
+    scores = lingraft.score(model, train, eps=EPS, score_images=300, bound_images=20)
     grafted = lingraft.graft(model, lingraft.select(scores, ratio=0.6))
     grafted = lingraft.train(
         grafted, train, eps=EPS, epochs=3, batch=50, lr=0.005, line_lr=0.05,

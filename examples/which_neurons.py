@@ -21,13 +21,13 @@ def main() -> None:
     torch.manual_seed(0)
     net = initialize(zoo.build("digits-cnn"))
     model = lingraft.train(net, train, eps=EPS, epochs=4, batch=64, run="runs/which-neurons")
-    scores = lingraft.score(model, train, eps=EPS, images=300, bound_images=15)
+    scores = lingraft.score(model, train, eps=EPS, score_images=300, bound_images=15)
     by_chance = lingraft.score(model, train, eps=EPS, significance="random", bound_images=1)
     masks = {
         "none": lingraft.select(scores, 0.0),
-        "at random": lingraft.select(by_chance, 0.5, gammas=(0.0,)),
-        "least significant": lingraft.select(scores, 0.5, gammas=(0.0,)),
-        "most unstable": lingraft.select(scores, 0.5, gammas=(math.inf,)),
+        "at random": lingraft.select(by_chance, 0.5, gamma=0),
+        "least significant": lingraft.select(scores, 0.5, gamma=0),
+        "most unstable": lingraft.select(scores, 0.5, gamma=math.inf),
         "both, as in the paper": lingraft.select(scores, 0.5),
     }
     print(f"{'grafted':<24}{'SA':>8}{'RA':>8}{'UNR':>8}")

@@ -19,18 +19,22 @@ if TYPE_CHECKING:
     from lingraft.model.surgery import graft as graft
     from lingraft.model.surgery import pruned as pruned
     from lingraft.report.write import write_report as write_report
+    from lingraft.runs import Run as Run
     from lingraft.runs import load as load
     from lingraft.solver.methods import bounds as bounds
     from lingraft.solver.region import Region as Region
+    from lingraft.work.demo import demo as demo
+    from lingraft.work.evaluate import evaluate as evaluate
     from lingraft.work.exporting import export as export
+    from lingraft.work.graft import graft_and_tune as graft_and_tune
     from lingraft.work.look import list_models as list_models
     from lingraft.work.look import list_runs as list_runs
     from lingraft.work.look import show_run as show_run
-    from lingraft.work.steps import evaluate as evaluate
-    from lingraft.work.steps import save as save
-    from lingraft.work.steps import score as score
-    from lingraft.work.steps import select as select
-    from lingraft.work.steps import train as train
+    from lingraft.work.save import save as save
+    from lingraft.work.score import plan as plan
+    from lingraft.work.score import score as score
+    from lingraft.work.score import select as select
+    from lingraft.work.train import train as train
     from lingraft.work.verify import verify as verify
     from lingraft.work.vnncomp.comparison import compare as compare
     from lingraft.work.vnncomp.run_benchmark import benchmark as benchmark
@@ -38,24 +42,28 @@ if TYPE_CHECKING:
 _HOME = {
     "ImageSet": "lingraft.data.images",
     "Region": "lingraft.solver.region",
+    "Run": "lingraft.runs",
     "benchmark": "lingraft.work.vnncomp.run_benchmark",
     "bounds": "lingraft.solver.methods",
     "compare": "lingraft.work.vnncomp.comparison",
-    "evaluate": "lingraft.work.steps",
     "export": "lingraft.work.exporting",
+    "demo": "lingraft.work.demo",
+    "evaluate": "lingraft.work.evaluate",
     "export_onnx": "lingraft.formats.onnx_export",
     "graft": "lingraft.model.surgery",
     "list_models": "lingraft.work.look",
     "list_runs": "lingraft.work.look",
+    "graft_and_tune": "lingraft.work.graft",
     "load": "lingraft.runs",
     "load_onnx": "lingraft.formats.onnx_import",
+    "plan": "lingraft.work.score",
     "pruned": "lingraft.model.surgery",
-    "save": "lingraft.work.steps",
-    "score": "lingraft.work.steps",
-    "select": "lingraft.work.steps",
     "show_run": "lingraft.work.look",
+    "save": "lingraft.work.save",
+    "score": "lingraft.work.score",
+    "select": "lingraft.work.score",
     "sites": "lingraft.model.sites",
-    "train": "lingraft.work.steps",
+    "train": "lingraft.work.train",
     "verify": "lingraft.work.verify",
     "write_report": "lingraft.report.write",
 }

@@ -1,4 +1,7 @@
-"""Which device to compute on."""
+"""Which device to compute on, and with how many threads."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -23,3 +26,19 @@ def device_of(model: nn.Module) -> torch.device:
     if not isinstance(model, nn.Module):
         raise LingraftError(f"a model is an nn.Module, made by calling its class, e.g. Net(), not {model!r}.")
     return next((t.device for t in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+
+
+@contextmanager
+def limited_threads(count: int | None) -> Iterator[None]:
+    """Inside, PyTorch uses so many threads; None: as many as it likes."""
+    if count is None:
+        yield
+        return
+    if count < 1:
+        raise LingraftError(f"--threads must be at least 1, not {count}.")
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

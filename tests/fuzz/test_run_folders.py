@@ -19,7 +19,7 @@ import lingraft
 from lingraft.data import load as load_data
 from lingraft.errors import LingraftError
 from lingraft.files import line_of, read_json, read_lines
-from lingraft.grafting import GraftingConfig, graft_and_tune
+from lingraft.grafting import GraftingConfig, graft_network
 from lingraft.grafting.mask_file import load_mask, save_mask
 from lingraft.grafting.scores import Scores
 from lingraft.model import zoo
@@ -29,7 +29,7 @@ from lingraft.runs import ModelDescription, Run, load_tensors, save_tensors
 from lingraft.runs.summary import summarize
 from lingraft.runs.verdicts import Verdicts
 from lingraft.solver.request import Limits, Request
-from lingraft.training import TrainingConfig, train
+from lingraft.training import Destination, TrainingConfig, TrainingData, train_network
 from lingraft.training.checkpoint import Checkpoint
 
 FUZZ = settings.get_profile("fuzz")
@@ -47,7 +47,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = Run(folder / "run")
     model = zoo.build("digits-cnn", mean=[0.3], std=[0.4])
     config = TrainingConfig(0.1, epochs=2, batch=32, lr=0.05, validation_steps=1, schedule="one-cycle")
-    history = train(model, images, validation, config, run, description, report=lambda epoch: None)
+    data = TrainingData(images, validation)
+    history = train_network(model, data, config, Destination(run, description), report=lambda epoch: None)
     figures = {"best": history.best.as_dict(), "epochs": 2, "settings": config.as_dict()}
     run.add_to_summary("training", figures)
     attacked = {"data": "digits", "eps": 0.1, "sa": 0.5, "ra": 0.25, "steps": 2, "restarts": 1, "images": 8}
@@ -63,7 +64,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     grafting = GraftingConfig(0.1, images=16, bound_images=4, bounds="intervals")
     grafted = Run(folder / "grafted")
     own = description.model_copy(update={"parent": str(run.path)})
-    graft_and_tune(model, images, validation, grafting, None, grafted, own)
+    graft_network(model, data, grafting, None, Destination(grafted, own))
     shutil.copy(grafted.scores_path, run.scores_path)
     save_mask(run.path / "mask.safetensors", {"1": torch.rand(4, 3) > 0.5})
     return folder

@@ -8,7 +8,7 @@ import torch
 from lingraft.data import ImageSet, load
 from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
-from lingraft.training import TrainingConfig, train
+from lingraft.training import Destination, TrainingConfig, TrainingData, train_network
 
 
 @pytest.fixture(scope="session")
@@ -25,5 +25,6 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory, digits: dict[str, Image
     model = zoo.build("digits-cnn")
     description = ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=0.1)
     config = TrainingConfig(0.1, epochs=6, batch=64, lr=0.05, schedule="one-cycle", validation_steps=3)
-    train(model, digits["train"], digits["validation"], config, run, description, report=lambda epoch: None)
+    data = TrainingData(digits["train"], digits["validation"])
+    train_network(model, data, config, Destination(run, description), report=lambda epoch: None)
     return run.path

@@ -18,14 +18,14 @@ from lingraft.grafting import (
     GraftingConfig,
     Scores,
     fine_tuning_defaults,
-    graft_and_tune,
+    graft_network,
     unstable_ratio,
 )
 from lingraft.grafting.regularizers import layer_weights
 from lingraft.model.sites import grafted_activations
 from lingraft.model.surgery import masks
 from lingraft.runs import ModelDescription, Run
-from lingraft.training import Epoch, History
+from lingraft.training import Destination, Epoch, History, TrainingData
 
 EPS = 0.1
 Tune = Callable[..., tuple[nn.Module, History | None]]
@@ -47,15 +47,16 @@ def tune(digits: dict[str, ImageSet], digits_run: Path) -> Tune:
         if few:
             train, validation = train.take(192), validation.take(48)
         training = fine_tuning_defaults(EPS, epochs=epochs, batch=64, lr=0.01, validation_steps=3) if epochs else None
-        return graft_and_tune(
+        return graft_network(
             lingraft.load(digits_run),
-            train,
-            validation,
+            TrainingData(train, validation),
             GraftingConfig(EPS, **{"images": 300, "bounds": "intervals", "bound_images": 300, **settings}),
             None if training is None else FineTuning(training, **{"line_lr": 0.02, **(tuning or {})}),
-            Run(folder),
-            ModelDescription(
-                architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", parent=str(digits_run)
+            Destination(
+                Run(folder),
+                ModelDescription(
+                    architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", parent=str(digits_run)
+                ),
             ),
             report=report,
         )
@@ -138,14 +139,15 @@ def test_a_given_mask_takes_the_place_of_scores(tmp_path: Path, digits, digits_r
     mask: dict[str, Tensor] = {"7": torch.arange(64) < 10}
 
     def graft(mask: dict[str, Tensor]) -> nn.Module:
-        return graft_and_tune(
+        return graft_network(
             model,
-            digits["train"].take(64),
-            digits["validation"].take(16),
+            TrainingData(digits["train"].take(64), digits["validation"].take(16)),
             GraftingConfig(EPS),
             FineTuning(fine_tuning_defaults(EPS, epochs=1)),
-            Run(tmp_path / "out"),
-            ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10),
+            Destination(
+                Run(tmp_path / "out"),
+                ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10),
+            ),
             mask=mask,
             report=lambda epoch: None,
         )[0]
@@ -221,14 +223,12 @@ def test_pruned_weights_are_zero_in_the_end(tmp_path: Path, tune: Tune, digits_r
 
 def test_a_grafted_run_can_be_grafted_further(tmp_path: Path, tune: Tune, digits):
     first, _ = tune(tmp_path / "first", epochs=1, ratio=0.2)
-    more, _ = graft_and_tune(
+    more, _ = graft_network(
         lingraft.load(tmp_path / "first"),
-        digits["train"].take(64),
-        digits["validation"].take(16),
+        TrainingData(digits["train"].take(64), digits["validation"].take(16)),
         GraftingConfig(EPS, ratio=0.4, images=100, bound_images=10),
         None,
-        Run(tmp_path / "second"),
-        Run(tmp_path / "first").describe(),
+        Destination(Run(tmp_path / "second"), Run(tmp_path / "first").describe()),
     )
     assert sum(site.grafted for site in grafted_activations(more).values()) == 640
     for name, site in grafted_activations(first).items():
@@ -243,8 +243,13 @@ def test_a_module_of_ones_own_is_grafted_and_loaded(tmp_path: Path, own, own_ima
     config, tuning = GraftingConfig(EPS, bound_images=5), FineTuning(fine_tuning_defaults(EPS, epochs=1, batch=8))
     for name in ("functional", "resnet", "leaky"):
         run = Run(tmp_path / name)
-        model, _ = graft_and_tune(
-            own(name), own_images, own_images, config, tuning, run, description, report=lambda epoch: None
+        model, _ = graft_network(
+            own(name),
+            TrainingData(own_images, own_images),
+            config,
+            tuning,
+            Destination(run, description),
+            report=lambda epoch: None,
         )
         loaded = lingraft.load(run, model=type(own(name))())
         assert same(loaded, model)

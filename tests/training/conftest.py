@@ -11,7 +11,7 @@ from torch import nn
 from lingraft.data import ImageSet, load
 from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
-from lingraft.training import Epoch, History, TrainingConfig, train
+from lingraft.training import Destination, Epoch, History, TrainingConfig, TrainingData, train_network
 
 
 @pytest.fixture(scope="session")
@@ -38,9 +38,8 @@ def train_few(few_digits: tuple[ImageSet, ImageSet], description: ModelDescripti
         chosen = {"eps": 0.1, "epochs": 3, "batch": 64, "lr": 0.05, "validation_steps": 2, **settings}
         torch.manual_seed(chosen.get("seed", 0))
         model = zoo.build("digits-cnn")
-        history = train(
-            model, *few_digits, TrainingConfig(**chosen), Run(folder), description, restart=restart, report=report
-        )
+        destination = Destination(Run(folder), description, restart)
+        history = train_network(model, TrainingData(*few_digits), TrainingConfig(**chosen), destination, report=report)
         return model, history
 
     return run_training

@@ -21,15 +21,17 @@ from lingraft.files import read_lines
 from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import (
+    Destination,
     Epoch,
     History,
     TrainingConfig,
+    TrainingData,
     initialize,
     initialize_for_intervals,
     loss_at,
     make_loss,
-    preset_settings,
-    train,
+    train_network,
+    with_preset,
 )
 from lingraft.training.certified import CertifiedLoss, IntervalTraining, MixedTraining
 from lingraft.training.differentiable import Interval, clean_pass, graph_of, interval_bounds, margin_intervals
@@ -90,7 +92,7 @@ def test_the_losses_follow_the_radius() -> None:
 
 def test_methods_and_their_defaults() -> None:
     for method in ("ibp", "crown-ibp", "mtl-ibp"):
-        config = TrainingConfig(EPS, method=method, **preset_settings("laptop", method))
+        config = with_preset("laptop", EPS, method)
         assert config.growth == Ramp(1, 9)
         assert config.learning_rate()(8.0) == pytest.approx(1.0)
         assert (loss_at(make_loss(config), math.inf).weight == 1.0) == (method != "mtl-ibp")  # type: ignore[attr-defined]
@@ -244,6 +246,10 @@ def test_the_best_epoch_is_one_at_the_full_radius_with_most_certified() -> None:
     assert "certified by intervals 70.00%" in str(epochs[1])
 
 
+def digits() -> TrainingData:
+    return TrainingData(load("digits", "train"), load("digits", "validation"))
+
+
 @pytest.fixture
 def trained(tmp_path: Path, description: ModelDescription) -> Callable[..., tuple[nn.Module, History]]:
     """trained(method, **settings) on the digits."""
@@ -251,10 +257,10 @@ def trained(tmp_path: Path, description: ModelDescription) -> Callable[..., tupl
     def run(method: str, **settings: Any) -> tuple[nn.Module, History]:
         torch.manual_seed(0)
         model = zoo.build("digits-cnn")
-        config = TrainingConfig(EPS, method, **{**preset_settings("laptop", method), "batch": 64, **settings})
+        config = with_preset("laptop", EPS, method, **{"batch": 64, **settings})
         (initialize_for_intervals if config.certified else initialize)(model)
-        run = Run(tmp_path / method)
-        return model, train(model, load("digits", "train"), load("digits", "validation"), config, run, description)
+        destination = Destination(Run(tmp_path / method), description)
+        return model, train_network(model, digits(), config, destination)
 
     return run
 
@@ -281,7 +287,7 @@ def test_a_network_that_cannot_be_bounded_is_refused_before_anything_is_written(
     config = TrainingConfig(EPS, method="crown-ibp", epochs=4, optimizer="adam")
     model = zoo.build("sigmoid-cnn", (1, 8, 8))
     with pytest.raises(LingraftError, match="not sigmoid"):
-        train(model, load("digits", "train"), load("digits", "validation"), config, Run(tmp_path / "run"), description)
+        train_network(model, digits(), config, Destination(Run(tmp_path / "run"), description))
     assert not (tmp_path / "run").exists()
 
 

@@ -22,7 +22,7 @@ COMMANDS = """
 import sys
 import torch
 from safetensors.torch import save_file
-from lingraft import zoo
+from lingraft.model import zoo
 from lingraft.cli import app
 from lingraft.cli.following import be_silent_if_following
 from lingraft.training.distributed import joined, leads

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 import torch._dynamo  # the optimizer would, after every fork again
-from lingraft import zoo
+from lingraft.model import zoo
 from lingraft.data import load
 from lingraft.runs import ModelDescription, Run
-from lingraft.training import TrainingConfig, train
+from lingraft.training import Destination, TrainingConfig, TrainingData, train_network
 
 folder = Path(sys.argv[1])
 torch.set_num_threads(1)
@@ -32,7 +32,8 @@ description = ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8),
 def work(run):
     torch.manual_seed(0)
     model = zoo.build("digits-cnn")
-    train(model, images, validation, config, Run(run), description, augment=True, report=lambda epoch: None)
+    data = TrainingData(images, validation, augment=True)
+    train_network(model, data, config, Destination(Run(run), description), report=lambda epoch: None)
 
 
 def die_at(run, point):

@@ -16,7 +16,18 @@ from lingraft.data import ImageSet
 from lingraft.files import read_lines
 from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
-from lingraft.training import CERTIFIED, Epoch, Figures, History, Plan, TrainingConfig, fit, make_schedule, train
+from lingraft.training import (
+    METHODS,
+    Destination,
+    Epoch,
+    Figures,
+    History,
+    Plan,
+    TrainingConfig,
+    TrainingData,
+    fit,
+    train_network,
+)
 from lingraft.training.history import has_collapsed
 from lingraft.training.standard import StandardLoss
 
@@ -59,7 +70,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 @pytest.mark.parametrize("method", ["fat", "pgd", "trades", "ibp", "crown-ibp", "mtl-ibp"])
 def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path, train_few: Train, method: str) -> None:
     settings: dict[str, Any] = {"method": method, "attack_steps": 2}
-    if method in CERTIFIED:
+    if METHODS[method].certified:
         settings |= {"optimizer": "adam", "clip": 5.0, "lr": 0.002, "warm_up": 1, "ramp": 1}
     whole, history = train_few(tmp_path / "whole", **settings)
     for epoch in (1, 2):
@@ -121,17 +132,15 @@ def test_the_best_epoch_is_kept(
     torch.manual_seed(0)
     model = zoo.build("digits-cnn")
     plan = Plan(
+        TrainingConfig(0.05, schedule="step", epochs=3, batch=32, validation_steps=2),
         loss=StandardLoss(),
         groups=[{"params": list(model.parameters()), "lr": 0.05}],
-        schedule=make_schedule("step", 3),
         settings={},
-        eps=0.05,
-        epochs=3,
-        batch=32,
-        validation_steps=2,
         before_epoch=before_epoch,
     )
-    history = fit(model, *few_digits, Run(tmp_path), plan, description, report=lambda epoch: None)
+    history = fit(
+        model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), report=lambda epoch: None
+    )
     assert history.best.epoch == 2
     assert history.epochs[2].ra < history.best.ra
     kept = load_file(tmp_path / "model.safetensors")
@@ -147,14 +156,12 @@ def test_each_group_has_its_learning_rate(
     before = [parameter.detach().clone() for parameter in model.parameters()]
     first, *rest = model.parameters()
     plan = Plan(
+        TrainingConfig(0.0, schedule="cosine", epochs=1),
         loss=StandardLoss(),
         groups=[{"params": [first], "lr": 0.0}, {"params": rest, "lr": 0.01}],
-        schedule=make_schedule("cosine", 1),
         settings={},
-        eps=0.0,
-        epochs=1,
     )
-    fit(model, *few_digits, Run(tmp_path), plan, description, report=lambda epoch: None)
+    fit(model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), report=lambda epoch: None)
     assert torch.equal(first, before[0])
     assert all(not torch.equal(a, b) for a, b in zip(rest, before[1:], strict=True))
 
@@ -242,16 +249,13 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(
 ) -> None:
     model = zoo.build("digits-cnn")
     plan = Plan(
+        TrainingConfig(0.0, schedule="step", epochs=5, batch=64),
         loss=loss_that_turns_nan(after=4),  # 3 batches an epoch
         groups=[{"params": list(model.parameters()), "lr": 0.01}],
-        schedule=make_schedule("step", 5),
         settings={},
-        eps=0.0,
-        epochs=5,
-        batch=64,
     )
     with pytest.raises(LingraftError, match=r"nan in epoch 2, step 2.*checkpoint of epoch 1 is kept.*--lr"):
-        fit(model, *few_digits, Run(tmp_path), plan, description, report=lambda epoch: None)
+        fit(model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), report=lambda epoch: None)
     assert len(read_lines(tmp_path / "history.jsonl")) == 1
     assert all(bool(torch.isfinite(value).all()) for value in tensors(tmp_path).values())
     lingraft.load(tmp_path)
@@ -273,16 +277,13 @@ def test_weights_that_are_not_finite_are_never_saved(
 
     model = zoo.build("digits-cnn")
     plan = Plan(
+        TrainingConfig(0.0, schedule="step", epochs=1, batch=192),
         loss=loss,
         groups=[{"params": list(model.parameters()), "lr": 1e30}],
-        schedule=make_schedule("step", 1),
         settings={},
-        eps=0.0,
-        epochs=1,
-        batch=192,
     )
     with pytest.raises(LingraftError, match="training diverged"):
-        fit(model, *few_digits, Run(tmp_path), plan, description, report=lambda epoch: None)
+        fit(model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), report=lambda epoch: None)
     assert all(bool(torch.isfinite(value).all()) for value in load_file(tmp_path / "checkpoint.safetensors").values())
 
 
@@ -292,10 +293,12 @@ def test_data_that_does_not_fit_the_model(
     config = TrainingConfig(0.1, epochs=1)
     wrong = description.model_copy(update={"input_shape": (3, 32, 32)})
     with pytest.raises(LingraftError, match=r"\(3, 32, 32\).*\(1, 8, 8\)"):
-        train(zoo.build("digits-cnn"), *few_digits, config, Run(tmp_path), wrong)
+        train_network(zoo.build("digits-cnn"), TrainingData(*few_digits), config, Destination(Run(tmp_path), wrong))
     few_classes = description.model_copy(update={"classes": 9})
     with pytest.raises(LingraftError, match=r"9 classes.*label is 9"):
-        train(zoo.build("digits-cnn"), *few_digits, config, Run(tmp_path), few_classes)
+        train_network(
+            zoo.build("digits-cnn"), TrainingData(*few_digits), config, Destination(Run(tmp_path), few_classes)
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -331,16 +334,15 @@ def test_catastrophic_overfitting_is_noticed(
         return value * 1e-4 if broken else value, figures
 
     plan = Plan(
+        TrainingConfig(0.02, schedule="step", epochs=6, batch=16),
         loss=loss,
         groups=[{"params": list(model.parameters()), "lr": 0.05}],
-        schedule=make_schedule("step", 6),
         settings={},
-        eps=0.02,
-        epochs=6,
-        batch=16,
         before_epoch=before_epoch,
     )
-    history = fit(model, *few_digits, Run(tmp_path), plan, description, report=lambda epoch: None)
+    history = fit(
+        model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), report=lambda epoch: None
+    )
     assert [epoch.overfitting for epoch in history.epochs] == [False] * 5 + [True]
     assert read_lines(tmp_path / "history.jsonl")[5]["overfitting"] is True
     assert "catastrophic overfitting" in capsys.readouterr().err
@@ -355,7 +357,8 @@ def test_robust_training_makes_robust(tmp_path: Path, description: ModelDescript
     torch.manual_seed(0)
     model = zoo.build("digits-cnn")
     config = TrainingConfig(0.1, epochs=8, batch=64, lr=0.05, schedule="one-cycle", validation_steps=3)
-    train(model, load("digits", "train"), load("digits", "validation"), config, Run(tmp_path), description)
+    digits = TrainingData(load("digits", "train"), load("digits", "validation"))
+    train_network(model, digits, config, Destination(Run(tmp_path), description))
     result = evaluate(model, load("digits", "test"), Attack(0.1, steps=10, restarts=2))
     assert result.sa > 0.9
     assert result.ra > 0.65

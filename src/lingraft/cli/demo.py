@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+import lingraft
 from lingraft.cli import app
 from lingraft.cli.options import Device, Json, Seed, next_step, print_json
 
@@ -17,12 +18,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Show the whole story on small handwritten digits; takes one to two minutes, needs no download."""
-    from lingraft.cli.holding import hold
-    from lingraft.device import resolve_device
-    from lingraft.work import demo as story
-
-    hold(out, "the demo begins anew")
-    figures = story.tell(out, seed, resolve_device(device), quiet=as_json)
+    figures = lingraft.demo(out, seed=seed, device=device, quiet=as_json)
     if as_json:
         print_json(figures)
     next_step(

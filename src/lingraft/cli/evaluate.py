@@ -3,7 +3,10 @@
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
 from lingraft.cli.options import (
@@ -17,9 +20,7 @@ from lingraft.cli.options import (
     next_step,
     parse_eps,
     print_json,
-    use_threads,
 )
-from lingraft.errors import LingraftError
 
 
 @app.command()
@@ -45,58 +46,30 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure standard accuracy on all test images and robust accuracy against an attack."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from lingraft.attack.evaluation import Attack
-    from lingraft.attack.evaluation import evaluate as measure
-    from lingraft.cli.holding import hold
-    from lingraft.data import load as load_data
-    from lingraft.device import resolve_device
-    from lingraft.runs import Run, load
-    from lingraft.training.differentiable.certify import certified_by_intervals
-
-    run = Run(folder)
-    description = run.describe()
-    radius = description.radius(None if eps is None else parse_eps(eps))
-    data = description.data_set(data)
-    plan = Attack(radius, attack, steps, restarts, step_size, seed)
-    where = resolve_device(device)
-    use_threads(threads)
-    hold(run.path)
-    model = load(run, device=where)
-    test = load_data(data, "test")
-    description.check_fits(test, "test")
-    count = _count(images, len(test))
-    result = measure(model, test, plan, images=count, batch=batch, device=where)
-    figures = {"data": data, **result.as_dict()}
-    if intervals is None:
-        trained = run.summary().training
-        intervals = trained is not None and trained.best is not None and trained.best.certified is not None
-    if intervals:
-        certified = certified_by_intervals(model, test, radius, batch=batch, device=where)
-        figures |= {"certified_by_intervals": int(certified.sum()) / len(test), "images_certified": len(test)}
-    run.add_to_summary("evaluation", figures, f"{data} {result.name}")
+    result = lingraft.evaluate(
+        folder,
+        data,
+        eps=None if eps is None else parse_eps(eps),
+        attack=attack,
+        steps=steps,
+        restarts=restarts,
+        step_size=step_size,
+        images=images,
+        batch=batch,
+        intervals=intervals,
+        seed=seed,
+        device=device,
+        threads=threads,
+    )
     if as_json:
-        print_json({"run": str(run.path), **figures})
+        print_json({"run": str(folder), **result.as_dict()})
     else:
-        table = Table("", "accuracy", "images", title=f"{run.path}: {data}, ε = {radius:.4g}", title_justify="left")
+        title = f"{folder}: {result.data}, ε = {result.attack.eps:.4g}"
+        table = Table("", "accuracy", "images", title=title, title_justify="left")
         table.add_row("standard (SA)", f"{result.sa:.2%}", f"{result.images_sa:,}")
         table.add_row(f"robust (RA), {result.attack}", f"{result.ra:.2%}", f"{result.images:,}")
-        if intervals:
-            table.add_row("certified by intervals", f"{figures['certified_by_intervals']:.2%}", f"{len(test):,}")
+        if result.certified_by_intervals is not None:
+            table.add_row("certified by intervals", f"{result.certified_by_intervals:.2%}", f"{result.images_sa:,}")
         Console().print(table)
     if (steps, restarts) != (100, 100) and attack == "pgd":
-        next_step(f"lingraft evaluate {run.path} --steps 100 --restarts 100   (the paper's attack; takes far longer)")
-
-
-def _count(text: str | None, available: int) -> int:
-    """How many test images to attack."""
-    if text is None:
-        return min(1000, available)
-    if text == "all":
-        return available
-    try:
-        return int(text)
-    except ValueError as error:
-        raise LingraftError(f"--images {text!r} is not a number of images. Write it like 500, or all.") from error
+        next_step(f"lingraft evaluate {folder} --steps 100 --restarts 100   (the paper's attack; takes far longer)")

@@ -1,12 +1,13 @@
 """`lingraft graft`."""
 
-import os
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
 from lingraft.cli.options import (
@@ -19,14 +20,8 @@ from lingraft.cli.options import (
     next_step,
     parse_eps,
     print_json,
-    use_threads,
 )
 from lingraft.cli.select import Gamma, Ranks, parse_gammas
-from lingraft.errors import LingraftError
-
-if TYPE_CHECKING:
-    from lingraft.grafting.candidates import Candidate
-    from lingraft.work.search import Search
 
 Bounds = Annotated[
     str,
@@ -125,143 +120,67 @@ def graft(
     as_json: Json = False,
 ) -> None:
     """Score, choose, graft, fine-tune and evaluate; run it again to go on after a stop."""
-    from rich.console import Console
-
-    from lingraft.cli.holding import hold
-    from lingraft.command import until_done
-    from lingraft.data import DATASETS
-    from lingraft.data import load as load_data
-    from lingraft.device import resolve_device
-    from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like, graft_and_tune
-    from lingraft.grafting.mask_file import load_mask
-    from lingraft.grafting.outcome import before_and_after, table
-    from lingraft.model.plan import plan
-    from lingraft.model.sites import sites
-    from lingraft.model.surgery import masks
-    from lingraft.runs import Run, load
-    from lingraft.training.distributed import joined
-    from lingraft.work.search import Search, SearchConfig
-
-    parent = Run(folder)
-    description = parent.describe()
-    data = description.data_set()
-    radius = description.radius(None if eps is None else parse_eps(eps))
-    config = GraftingConfig(
-        radius,
-        method="grafting" if method == "auto" else method,
-        ratio=0.5 if ratio is None else ratio,
-        gammas=parse_gammas(gamma),
-        significance=significance,
-        instability=instability,
-        ranks=ranks,
-        bounds=bounds,
-        images=score_images,
-        bound_images=bound_images,
-        slope=slope,
-        intercept=intercept,
-        gradual=gradual,
-        rescore=rescore,
-        seed=seed,
-    )
-    if epochs < 0:
-        raise LingraftError(f"--epochs must be 0 or more, not {epochs}.")
-    tuning = None
-    if epochs:
-        trained = parent.summary().training
-        training_settings = trained.settings if trained else {}
-        changes = {"epochs": epochs, "lr": lr, "seed": seed, **({} if batch is None else {"batch": batch})}
-        tuning = FineTuning(
-            fine_tuning_like(training_settings, radius, **changes),
-            line_lr,
-            freeze_weights,
-            tuple(regularize.split(",")) if regularize else (),
-            certified=_certified_weight(finetune_loss),
-        )
-    wanted = None
-    if method == "auto":
-        if min_sa is None or ratio is not None or mask is not None or tuning is None:
-            raise LingraftError(
-                "--method auto needs --min-sa and epochs; it chooses the neurons, so no --ratio or --mask."
-            )
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise LingraftError("--method auto does not run under torchrun. Graft with the --ratio that it chose.")
-        wanted = SearchConfig(min_sa, search_epochs, search_images, search_timeout, search_workers)
-    elif min_sa is not None:
-        raise LingraftError("--min-sa belongs to --method auto.")
-    elif ratio is not None and mask is not None:
-        raise LingraftError("--mask names the neurons to graft, so no --ratio.")
-    use_threads(threads)
-    where, follower = until_done(joined(resolve_device(device)))
-    model = load(parent, device=where)
-    chosen_by: dict[str, Any] = {}
-    chosen = None
-    if mask is not None:
-        chosen = load_mask(mask)
-        planned = plan(sites(model, description.input_shape), chosen)
-        config = replace(config, ratio=planned.grafted / planned.neurons)
-        chosen_by = {"mask": str(mask)}
-    percent = f"{100 * (config.ratio if wanted is None else wanted.min_sa):.4g}"
-    run = Run(follower or out or parent.path.with_name(f"{parent.path.name}-{method}-{percent}"))
-    if run.path.resolve() == parent.path.resolve():
-        raise LingraftError(f"{run.path} is the run to graft. Choose another folder with -o.")
-    train, validation, test = (load_data(data, split) for split in ("train", "validation", "test"))
-    ours = description.model_copy(update={"parent": str(parent.path), "eps": radius, "seed": seed, "grafted": None})
-    augment = DATASETS[data].augment
     try:
-        if wanted is not None and tuning is not None:
-            hold(parent.path)
-            search = Search(parent, model, train, validation, config, tuning, wanted, augment=augment, device=where)
-            found = _searched(search)
-            config = replace(config, ratio=found.ratio, instability=found.instability)
-            chosen_by = {"search": {"min_sa": wanted.min_sa, "chosen": found.as_dict()}}
-        hold(run.path)
-        grafted, history = graft_and_tune(
-            model, train, validation, config, tuning, run, ours,
-            mask=chosen, augment=augment, device=where, restart=restart,
-        )  # fmt: skip
+        grafted = lingraft.graft_and_tune(
+            folder,
+            ratio=ratio,
+            method=method,
+            min_sa=min_sa,
+            gamma=parse_gammas(gamma),
+            gradual=gradual,
+            rescore=rescore,
+            regularize=regularize.split(",") if regularize else (),
+            out=out,
+            mask=mask,
+            significance=significance,
+            instability=instability,
+            ranks=ranks,
+            bounds=bounds,
+            score_images=score_images,
+            bound_images=bound_images,
+            slope=slope,
+            intercept=intercept,
+            epochs=epochs,
+            line_lr=line_lr,
+            lr=lr,
+            finetune_loss=finetune_loss,
+            freeze_weights=freeze_weights,
+            batch=batch,
+            eps=None if eps is None else parse_eps(eps),
+            images=images,
+            search_epochs=search_epochs,
+            search_images=search_images,
+            search_timeout=search_timeout,
+            search_workers=search_workers,
+            restart=restart,
+            threads=threads,
+            seed=seed,
+            device=device,
+        )
     except KeyboardInterrupt:
         next_step("the same command goes on after the last whole epoch")
         raise
-    if follower is not None:
+    if grafted.figures is None:
         return
-    if history is None or history.resumed < epochs or run.summary().grafting is None:
-        if history is not None and tuning is not None:
-            settings = {"best": history.best.as_dict(), "epochs": epochs, "settings": tuning.training.as_dict()}
-            run.add_to_summary("training", settings)
-        measured = before_and_after(model, grafted, test, config, images, where)
-        run.add_to_summary("grafting", {"settings": config.as_dict(), **measured, **chosen_by})
-    result = run.summary().as_dict()["grafting"]
     if as_json:
-        print_json({"run": str(run.path), **result})
+        print_json({"run": str(grafted.run.path), **grafted.figures})
     else:
         console = Console(highlight=False)
-        console.print(plan(sites(grafted, description.input_shape), masks(grafted)))
-        console.print(table(result, data))
-    next_step(f"lingraft evaluate {run.path}")
+        console.print(grafted.plan)
+        console.print(_table(grafted.figures, grafted.run.describe().data))
+    next_step(f"lingraft evaluate {grafted.run.path}")
 
 
-def _searched(search: "Search") -> "Candidate":
-    """The best candidate of a search; all of them are shown, drawn and written down even if none is good enough."""
-    from lingraft.grafting.candidates import best, require_best
-    from lingraft.report.run_figures import write_front
-
-    min_sa = search.wanted.min_sa
-    tried = search.candidates(lambda line: typer.echo(line, err=True))
-    paths = write_front(search.run, tried, best(tried, min_sa), min_sa)
-    typer.echo(f"all candidates: {'  '.join(map(str, paths))}", err=True)
-    found = require_best(tried, min_sa)
-    typer.echo(f"chosen: {found}", err=True)
-    return found
-
-
-def _certified_weight(text: str | None) -> float:
-    """α of --finetune-loss."""
-    if text is None:
-        return 0.0
-    name, _, weight = text.partition(":")
-    try:
-        if name == "mtl-ibp":
-            return float(weight)
-    except ValueError:
-        pass
-    raise LingraftError(f"--finetune-loss {text!r} is not a loss. Write it with its weight, like mtl-ibp:0.01.")
+def _table(figures: dict[str, Any], data: str | None) -> Table:
+    """SA, RA and UNR before and after grafting, side by side."""
+    before, after = figures["before"], figures["after"]
+    table = Table("", title=f"{data}, ε = {figures['settings']['eps']:.4g}, test images", title_justify="left")
+    for column in ("before", "after", "images"):
+        table.add_column(column, justify="right")
+    for name, key, images in (
+        ("standard accuracy (SA)", "sa", "images_sa"),
+        (f"robust accuracy (RA), {after['attack']}", "ra", "images"),
+        (f"unstable neurons (UNR), {after['bounds']}", "unstable_ratio", "images_unstable"),
+    ):
+        table.add_row(name, f"{before[key]:.2%}", f"{after[key]:.2%}", f"{after[images]:,}")
+    return table

@@ -35,17 +35,6 @@ def parse_images(text: str) -> slice:
     return slice(int(parts[0] or 0), int(parts[1]) if parts[1] else None)
 
 
-def use_threads(threads: int | None) -> None:
-    """Let PyTorch use so many threads from now on; None: as many as it likes."""
-    if threads is None:
-        return
-    if threads < 1:
-        raise LingraftError(f"--threads must be at least 1, not {threads}.")
-    import torch
-
-    torch.set_num_threads(threads)
-
-
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by lingraft.")]
 RunEps = Annotated[
     str | None,

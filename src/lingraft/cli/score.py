@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
 from lingraft.cli.graft import Bounds, Unstable
 from lingraft.cli.options import Device, Json, RunEps, RunFolder, Seed, next_step, parse_eps, print_json
-from lingraft.cli.select import scores_path
 
 
 @app.command()
@@ -39,52 +41,36 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score every neuron of a run: how much it stands in the way of a proof, and how much it matters."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from lingraft.cli.holding import hold
-    from lingraft.data import load as load_data
-    from lingraft.device import resolve_device
-    from lingraft.grafting import GraftingConfig
-    from lingraft.grafting import score as score_neurons
-    from lingraft.runs import Run, load
-
-    run = Run(folder)
-    description = run.describe()
-    config = GraftingConfig(
-        description.radius(None if eps is None else parse_eps(eps)),
-        ratio=ratio,
+    scores = lingraft.score(
+        folder,
+        eps=None if eps is None else parse_eps(eps),
         significance=significance,
+        ratio=ratio,
         instability=instability,
         bounds=bounds,
-        images=score_images,
+        score_images=score_images,
         bound_images=bound_images,
         seed=seed,
+        device=device,
+        out=out,
     )
-    hold(run.path)
-    model = load(run, device=resolve_device(device))
-    scores = score_neurons(model, load_data(description.data_set(), "train"), config)
-    path = out or scores_path(run)
-    scores.save(path)
-    run.keep_command()
-    assert scores.instability is not None
-    used = scores.facts["bound_images"]
+    facts = scores.facts
     rows = [
         {
             "site": name,
             "neurons": values.numel(),
-            "mean_instability": float(values.mean()) / used,
+            "mean_instability": float(values.mean()) / facts["bound_images"],
             "mean_instability_rank": float(scores.instability_rank[name].mean()),
             "mean_significance_rank": float(scores.significance_rank[name].mean()),
         }
-        for name, values in scores.instability.items()
+        for name, values in (scores.instability or {}).items()
     ]
     if as_json:
-        print_json({"scores": str(path), "facts": dict(scores.facts), "sites": rows})
+        path = out or lingraft.Run(folder).own_scores_path
+        print_json({"scores": str(path), "facts": dict(facts), "sites": rows})
         return
-    table = Table(
-        "site", title=f"{instability} on {used:,} training images, ε = {config.eps:.4g}, {bounds}", title_justify="left"
-    )
+    title = f"{instability} on {facts['bound_images']:,} training images, ε = {facts['eps']:.4g}, {bounds}"
+    table = Table("site", title=title, title_justify="left")
     for column in ("neurons", "mean u", "mean r_u", "mean r_s"):
         table.add_column(column, justify="right")
     for row in rows:
@@ -96,4 +82,4 @@ def score(
             f"{row['mean_significance_rank']:.2f}",
         )
     Console().print(table)
-    next_step(f"lingraft select {run.path} --ratio 0.5")
+    next_step(f"lingraft select {folder} --ratio 0.5")

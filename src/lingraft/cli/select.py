@@ -2,17 +2,16 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
+import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
 from lingraft.cli.options import Json, RunFolder, next_step, print_json
 from lingraft.errors import LingraftError
-
-if TYPE_CHECKING:
-    from lingraft.runs import Run
 
 Gamma = Annotated[
     str, typer.Option(help="γ of γ·r_u − r_s: one number, stages such as 2,1.5,1,0, or inf for r_u alone.")
@@ -37,11 +36,6 @@ def parse_gammas(text: str) -> tuple[float, ...]:
     return gammas
 
 
-def scores_path(run: "Run") -> Path:
-    """Where scores of a run's own network belong: in a grafted run, scores.npz are those it was chosen by."""
-    return run.scores_path if run.describe().grafted is None else run.grafted_scores_path
-
-
 @app.command()
 def select(
     folder: RunFolder,
@@ -57,26 +51,10 @@ def select(
     as_json: Json = False,
 ) -> None:
     """Choose the neurons to graft from scores, and show where they are."""
-    from rich.console import Console
-
-    from lingraft.cli.holding import hold
-    from lingraft.grafting import Scores, select_ranked
-    from lingraft.grafting.mask_file import save_mask
-    from lingraft.model.plan import plan
-    from lingraft.model.sites import sites
-    from lingraft.model.surgery import masks
-    from lingraft.runs import Run, load
-
-    run = Run(folder)
-    description = run.describe()
-    hold(run.path)
-    found = Scores.load(scores or scores_path(run))
-    model = load(run)
-    mask = select_ranked(found, ratio, parse_gammas(gamma), ranks, masks(model))
-    planned = plan(sites(model, description.input_shape), mask)
-    path = out or run.path / "mask.safetensors"
-    save_mask(path, mask)
-    run.keep_command()
+    run = lingraft.Run(folder)
+    mask = lingraft.select(scores or run, ratio, gamma=parse_gammas(gamma), ranks=ranks, run=run, out=out)
+    planned = lingraft.plan(run, mask)
+    path = out or run.mask_path
     if as_json:
         print_json({"mask": str(path), **planned.as_dict()})
         return

@@ -1,14 +1,21 @@
 """`lingraft train`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
+import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
-from lingraft.cli.options import Device, Json, Seed, Threads, next_step, parse_eps, print_json, use_threads
+from lingraft.cli.following import is_follower
+from lingraft.cli.options import Device, Json, Seed, Threads, next_step, parse_eps, print_json
 from lingraft.errors import LingraftError
+from lingraft.progress import console
+
+if TYPE_CHECKING:
+    from lingraft.training import Epoch
 
 
 @app.command()
@@ -98,91 +105,67 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a network of the zoo to be robust; run it again to go on after a stop."""
-    import torch
-    from rich.console import Console
+    run = lingraft.Run(out or Path("runs") / f"{data}-{model}")
+    done_now = 0
 
-    from lingraft.cli.holding import hold
-    from lingraft.command import until_done
-    from lingraft.data import DATASETS, load
-    from lingraft.device import resolve_device
-    from lingraft.model import zoo
-    from lingraft.names import lookup
-    from lingraft.report.run_figures import plot_history
-    from lingraft.runs import ModelDescription, Run
-    from lingraft.training import TrainingConfig, draw, preset_settings
-    from lingraft.training import train as train_model
-    from lingraft.training.distributed import joined
+    def report(epoch: "Epoch") -> None:
+        nonlocal done_now
+        done_now += 1
+        if not console.is_terminal:
+            console.print(str(epoch), highlight=False, soft_wrap=True)
 
-    spec = lookup("data set", data, DATASETS)
-    lookup("model", model, zoo.MODELS)
-    chosen = {
-        "epochs": epochs,
-        "schedule": schedule,
-        "lr": lr,
-        "milestones": _parse_milestones(milestones),
-        "attack_steps": attack_steps,
-        "weight_decay": weight_decay,
-        "optimizer": optimizer,
-        "clip": clip,
-        "initialization": initialization,
-        "validation_images": validation_images,
-    }
-    config = TrainingConfig(
-        eps=spec.eps if eps is None else parse_eps(eps),
-        method=method,
-        batch=batch,
-        momentum=momentum,
-        grad_align=grad_align,
-        trades_beta=trades_beta,
-        warm_up=warm_up,
-        ramp=ramp,
-        kappa=_parse_kappa(kappa),
-        alpha=alpha,
-        regularization=regularization,
-        seed=seed,
-        **{**preset_settings(preset, method), **{name: value for name, value in chosen.items() if value is not None}},
-    )
-    where, follower = until_done(joined(resolve_device(device)))
-    use_threads(threads)
-    run = Run(follower or out or Path("runs") / f"{data}-{model}")
-    torch.manual_seed(seed)
-    network = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
-    draw(network, config.initialization or ("intervals" if config.certified and config.eps > 0 else "he"))
-    description = ModelDescription(
-        architecture=model,
-        input_shape=spec.input_shape,
-        classes=spec.classes,
-        mean=list(spec.mean),
-        std=list(spec.std),
-        data=data,
-        eps=config.eps,
-        seed=seed,
-    )
-    images, validation = load(data, "train"), load(data, "validation")
-    hold(run.path)
     try:
-        history = train_model(
-            network, images, validation, config, run, description, augment=spec.augment, device=where, restart=restart
+        lingraft.train(
+            model,
+            data,
+            eps=None if eps is None else parse_eps(eps),
+            run=run,
+            preset=preset,
+            epochs=epochs,
+            method=method,
+            schedule=schedule,
+            milestones=_parse_milestones(milestones),
+            lr=lr,
+            batch=batch,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            optimizer=optimizer,
+            clip=clip,
+            initialization=initialization,
+            grad_align=grad_align,
+            attack_steps=attack_steps,
+            trades_beta=trades_beta,
+            warm_up=warm_up,
+            ramp=ramp,
+            kappa=_parse_kappa(kappa),
+            alpha=alpha,
+            regularization=regularization,
+            validation_images=validation_images,
+            seed=seed,
+            device=device,
+            threads=threads,
+            restart=restart,
+            report=report,
         )
     except KeyboardInterrupt:
         next_step("the same command goes on after the last whole epoch")
         raise
-    if follower is not None:
+    if is_follower():
         return
-    best = history.best
-    if history.resumed < config.epochs or run.summary().training is None:
-        plot_history(run, history, f"{zoo.MODELS[model].title} on {spec.title}, ε = {config.eps:.4g}")
-        figures = {"best": best.as_dict(), "epochs": config.epochs, "settings": config.as_dict()}
-        run.add_to_summary("training", figures)
+    trained = run.summary().training
+    assert trained is not None
+    best, total = trained.best, trained.epochs
+    assert best is not None
+    assert total is not None
     if as_json:
-        print_json({"run": str(run.path), "epochs_done_before": history.resumed, "best": best.as_dict()})
+        print_json({"run": str(run.path), "epochs_done_before": total - done_now, "best": best.as_dict()})
     else:
-        console = Console(highlight=False)
-        if history.resumed == config.epochs:
-            console.print(f"{run.path} is trained already: all {config.epochs} epochs are done.", soft_wrap=True)
-        console.print(
-            f"kept epoch {best.epoch} of {config.epochs}: standard accuracy [bold]{best.sa:.2%}[/],"
-            f" robust accuracy [bold]{best.ra:.2%}[/] (PGD-{config.validation_steps})"
+        shown = Console(highlight=False)
+        if not done_now:
+            shown.print(f"{run.path} is trained already: all {total} epochs are done.", soft_wrap=True)
+        shown.print(
+            f"kept epoch {best.epoch} of {total}: standard accuracy [bold]{best.sa:.2%}[/],"
+            f" robust accuracy [bold]{best.ra:.2%}[/] (PGD-{trained.settings['validation_steps']})"
             + ("" if best.certified is None else f", certified by intervals [bold]{best.certified:.2%}[/]")
             + " on validation images",
             soft_wrap=True,

@@ -5,13 +5,12 @@ from lingraft.grafting.config import (
     INSTABILITIES,
     METHODS,
     RANKS,
-    SIGNIFICANCES,
     FineTuning,
     GraftingConfig,
     fine_tuning_defaults,
     fine_tuning_like,
 )
-from lingraft.grafting.fine_tuning import graft_and_tune
+from lingraft.grafting.fine_tuning import graft_network
 from lingraft.grafting.harm import Harm
 from lingraft.grafting.hydra import Hydra
 from lingraft.grafting.instability import Instability, unstable_ratio
@@ -20,7 +19,14 @@ from lingraft.grafting.regularizers import REGULARIZERS
 from lingraft.grafting.schedule import GradualSchedule
 from lingraft.grafting.scores import Scores
 from lingraft.grafting.selection import GAMMAS, select
-from lingraft.grafting.significance import ActivationGradient, ActivationMagnitude, RandomSignificance, Significance
+from lingraft.grafting.significance import (
+    SIGNIFICANCES,
+    ActivationGradient,
+    ActivationMagnitude,
+    KnownSignificance,
+    RandomSignificance,
+    Significance,
+)
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.plan import GraftingPlan, plan
 from lingraft.model.sites import Site, grafted_activations, sites
@@ -44,6 +50,7 @@ __all__ = [
     "Harm",
     "Hydra",
     "Instability",
+    "KnownSignificance",
     "RandomSignificance",
     "Scores",
     "Significance",
@@ -52,7 +59,7 @@ __all__ = [
     "fine_tuning_defaults",
     "fine_tuning_like",
     "graft",
-    "graft_and_tune",
+    "graft_network",
     "grafted_activations",
     "masks",
     "plan",

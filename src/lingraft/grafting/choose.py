@@ -10,16 +10,10 @@ from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
 from lingraft.grafting.config import RANKS, GraftingConfig
 from lingraft.grafting.harm import Harm, per_significance, per_site
-from lingraft.grafting.hydra import Hydra
 from lingraft.grafting.instability import Instability
 from lingraft.grafting.scores import Scores
 from lingraft.grafting.selection import GAMMAS, select
-from lingraft.grafting.significance import (
-    ActivationGradient,
-    ActivationMagnitude,
-    RandomSignificance,
-    Significance,
-)
+from lingraft.grafting.significance import SIGNIFICANCES, Significance
 from lingraft.model.sites import sites
 from lingraft.model.surgery import require_finite, shapes
 from lingraft.names import lookup
@@ -35,7 +29,7 @@ def score(model: nn.Module, data: ImageSet, config: GraftingConfig, significance
     images, few = (data.take(min(count, len(data))) for count in (config.images, config.bound_images))
     name = config.how.significance or config.significance
     if significance is None:
-        significance = _significance(name, config)
+        significance = SIGNIFICANCES[name].make(config)
     else:
         name = type(significance).__name__
     significant = {
@@ -43,7 +37,7 @@ def score(model: nn.Module, data: ImageSet, config: GraftingConfig, significance
     }
     _check_sites(name, significant, shapes(sites(model, tuple(data.images.shape[1:]))))
     facts: dict[str, Any] = {"significance": name, "images": len(images), "eps": config.eps, "seed": config.seed}
-    if name == "hydra":
+    if name in SIGNIFICANCES and SIGNIFICANCES[name].of_ratio:
         facts["ratio"] = config.ratio
     instability = None
     if config.how.instability:
@@ -105,15 +99,3 @@ def _instability(
     if config.instability == "harm-per-site":
         return per_site(harm)
     return per_significance(harm, significant) if config.instability == "harm-per-significance" else harm
-
-
-def _significance(name: str, config: GraftingConfig) -> Significance:
-    if name == "hydra":
-        return Hydra(config.ratio, config.eps, seed=config.seed)
-    if name == "sap":
-        return ActivationMagnitude()
-    if name == "random":
-        return RandomSignificance(config.seed)
-    return ActivationGradient(
-        config.eps if name == "adversarial-gap" else 0.0, seed=config.seed, before=name == "gap-before"
-    )

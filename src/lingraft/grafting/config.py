@@ -8,6 +8,7 @@ from typing import Any
 from lingraft.errors import LingraftError
 from lingraft.grafting.regularizers import REGULARIZERS
 from lingraft.grafting.selection import GAMMAS
+from lingraft.grafting.significance import SIGNIFICANCES
 from lingraft.model.surgery import require_line
 from lingraft.names import lookup
 from lingraft.solver.methods import METHODS as BOUNDS
@@ -35,16 +36,6 @@ METHODS: dict[str, Method] = {
     "gap": Method("prune activations of least gradient (Ye et al. 2020)", significance="gap", zero=True),
     "hydra": Method("prune activations by learned scores (Sehwag et al. 2020)", significance="hydra", zero=True),
     "baseline": Method("graft nothing, only train on"),
-}
-
-#: Ways to measure how much a neuron matters.
-SIGNIFICANCES: dict[str, str] = {
-    "gap": "mean |∂loss/∂activation|",
-    "gap-before": "mean |∂loss/∂ the activation's input|, as in the authors' code",
-    "adversarial-gap": "the same at FGSM images",
-    "sap": "mean |activation|",
-    "hydra": "learned",
-    "random": "random",
 }
 
 #: Among which neurons the ratio is grafted, by their ranks.

@@ -21,41 +21,52 @@ from lingraft.grafting.scores import Scores
 from lingraft.model.grafted_activation import pack
 from lingraft.model.sites import grafted_activations, sites
 from lingraft.model.surgery import check_shapes, masks, prepared, shapes
-from lingraft.runs import GraftedSite, ModelDescription, Run
-from lingraft.training import Epoch, History, Loss, Plan, fit, loss_at, make_loss, make_plan, total
+from lingraft.runs import GraftedSite, Run
+from lingraft.training import (
+    Destination,
+    Epoch,
+    History,
+    Loss,
+    Plan,
+    ScheduledLoss,
+    TrainingData,
+    fit,
+    loss_at,
+    make_loss,
+    total,
+)
 from lingraft.training.certified import CertifiedLoss
 from lingraft.training.checkpoint import refuse_foreign
 from lingraft.training.loop import print_epoch
+from lingraft.training.train import named_loss
 
 
-def graft_and_tune(
+def graft_network(
     model: nn.Module,
-    train: ImageSet,
-    validation: ImageSet,
+    data: TrainingData,
     config: GraftingConfig,
     tuning: FineTuning | None,
-    run: Run,
-    description: ModelDescription,
+    destination: Destination,
     *,
     mask: Mapping[str, Tensor] | None = None,
-    augment: bool = False,
+    loss: Loss | ScheduledLoss | None = None,
     device: torch.device | str = "cpu",
-    restart: bool = False,
     report: Callable[[Epoch], None] = print_epoch,
 ) -> tuple[fx.GraphModule, History | None]:
-    """A grafted and fine-tuned copy of `model` in eval mode, kept in `run` with its scores; `model` is not changed.
+    """A grafted and fine-tuned copy of `model` in eval mode, kept in a run with its scores; `model` is not changed.
 
-    Scores are computed on training images; a `mask` takes the place of scoring and choosing. Without `tuning` the model
-    is grafted only. Stopped and called again with the same arguments it goes on after the last whole epoch.
+    Scores are computed on training images; a `mask` takes the place of scoring and choosing, a `loss` that of the loss
+    of the configured method. Without `tuning` the model is grafted only. Stopped and called again with the same
+    arguments it goes on after the last whole epoch.
     """
     if config.gradual and (tuning is None or mask is not None):
         raise LingraftError("gradual grafting chooses its neurons while it trains: give it epochs, and no mask.")
-    if restart:
+    run, description = destination.run, destination.description.model_copy()
+    if destination.restart:
         run.remove_results()
     elif tuning is None or not run.checkpoint_path.exists():
         refuse_foreign(run)
-    description = description.model_copy()
-    found = sites(model, tuple(train.images.shape[1:]))
+    found = sites(model, tuple(data.train.images.shape[1:]))
     grafted = prepared(model, shapes(found)).to(device)
     scores = None
     if mask is not None:
@@ -64,7 +75,7 @@ def graft_and_tune(
     elif config.method == "baseline":
         chosen = {}
     else:
-        scores = _scores(grafted, train, config, run)
+        scores = _scores(grafted, data.train, config, run)
         chosen = choose(scores, config, masks(grafted))
     if not config.gradual:
         graft_in_place(grafted, chosen, config)
@@ -76,14 +87,15 @@ def graft_and_tune(
     else:
         # the same run may be named from another folder when it goes on
         parent = description.parent and str(Path(description.parent).resolve())
-        settings = {**config.as_dict(), **tuning.as_dict(), "augment": augment, "parent": parent}
+        settings = {**config.as_dict(), **tuning.as_dict(), "augment": data.augment, "parent": parent}
+        settings |= named_loss(loss)
         if mask is not None:
             settings["mask"] = _digest(mask)
-        plan = _plan(grafted, tuning, settings, augment)
+        plan = _plan(grafted, tuning, settings, loss)
         if config.gradual and scores is not None:
-            plan = _gradually(plan, grafted, train, config, scores)
+            plan = _gradually(plan, grafted, data.train, config, scores)
         description.grafted = describe_sites(grafted)
-        history = fit(grafted, train, validation, run, plan, description, device=device, report=report)
+        history = fit(grafted, data, plan, Destination(run, description), device=device, report=report)
     description.grafted = describe_sites(grafted)
     run.write_description(description)
     return grafted.eval(), history
@@ -128,7 +140,7 @@ def _digest(mask: Mapping[str, Tensor]) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], augment: bool) -> Plan:
+def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], own: Loss | ScheduledLoss | None) -> Plan:
     """The training loop's plan; changes the weights of `model` if small ones are to be pruned."""
     training = tuning.training
     lines = [p for site in grafted_activations(model).values() for p in (site.slope, site.intercept)]
@@ -142,7 +154,8 @@ def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], aug
         groups.insert(0, {"params": weights, "lr": training.lr, "weight_decay": training.weight_decay})
     if "prune" in tuning.regularize:
         prune_small_weights(model, tuning.prune_below)
-    loss = loss_at(make_loss(training), math.inf)  # of a certified method, that for the full radius
+    # of a loss that changes with time, the last one: of a certified method, that for the full radius
+    loss = loss_at(make_loss(training) if own is None else own, math.inf)
     if tuning.certified:
         loss = CertifiedLoss(training.eps, tuning.certified, other=loss)
     parts: list[tuple[float, Loss]] = [(1.0, loss)]
@@ -152,14 +165,14 @@ def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], aug
         parts.append((tuning.l1, WeightNorm()))
     whole = loss if len(parts) == 1 else total(*parts)
     certify = training.certified or tuning.certified > 0
-    return make_plan(training, whole, groups, settings, augment=augment, certify=certify)
+    return Plan(training, whole, groups, settings, certify=certify)
 
 
 def _gradually(plan: Plan, model: nn.Module, train: ImageSet, config: GraftingConfig, scores: Scores) -> Plan:
     """The plan, with more neurons grafted before each of the first epochs; the best epoch is sought after these."""
     present = masks(model)
     share = sum(int(mask.sum()) for mask in present.values()) / sum(mask.numel() for mask in present.values())
-    schedule = GradualSchedule(config.ratio, plan.epochs, share)
+    schedule = GradualSchedule(config.ratio, plan.config.epochs, share)
 
     def graft_more(epoch: int) -> None:
         if epoch < schedule.steps:

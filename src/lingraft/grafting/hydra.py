@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from lingraft.data import Batches, ImageSet
 from lingraft.device import device_of
 from lingraft.errors import LingraftError
-from lingraft.grafting.significance import ActivationMagnitude, watch
+from lingraft.grafting.significance import SIGNIFICANCES, ActivationMagnitude, KnownSignificance, watch
 from lingraft.model.sites import grafted_activations
 from lingraft.progress import progress
 from lingraft.randomness import derive_generator
@@ -75,3 +75,8 @@ def _straight_through(scores: dict[str, Tensor], ratio: float) -> dict[str, Tens
         name: part.view_as(values) + (values - values.detach())
         for (name, values), part in zip(scores.items(), kept, strict=True)
     }
+
+
+SIGNIFICANCES["hydra"] = KnownSignificance(
+    "learned", lambda config: Hydra(config.ratio, config.eps, seed=config.seed), of_ratio=True
+)

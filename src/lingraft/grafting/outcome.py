@@ -1,6 +1,6 @@
 """What grafting did to a network: SA, RA and UNR before and after, on test images."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,9 +12,6 @@ from lingraft.grafting.instability import unstable_ratio
 from lingraft.model.plan import plan
 from lingraft.model.sites import sites
 from lingraft.model.surgery import masks
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 def measure(
@@ -45,20 +42,3 @@ def before_and_after(
         for name, network in (("before", model), ("after", grafted))
     }
     return {**found, "plan": plan(sites(grafted, tuple(test.images.shape[1:])), masks(grafted)).as_dict()}
-
-
-def table(result: dict[str, Any], data: str) -> "Table":
-    """The figures `before` and `after` of a result, each made by `measure`, side by side."""
-    from rich.table import Table
-
-    before, after = result["before"], result["after"]
-    shown = Table("", title=f"{data}, ε = {result['settings']['eps']:.4g}, test images", title_justify="left")
-    for column in ("before", "after", "images"):
-        shown.add_column(column, justify="right")
-    for name, key, images in (
-        ("standard accuracy (SA)", "sa", "images_sa"),
-        (f"robust accuracy (RA), {after['attack']}", "ra", "images"),
-        (f"unstable neurons (UNR), {after['bounds']}", "unstable_ratio", "images_unstable"),
-    ):
-        shown.add_row(name, f"{before[key]:.2%}", f"{after[key]:.2%}", f"{after[images]:,}")
-    return shown

@@ -1,9 +1,9 @@
 """Significance: how much a neuron matters for the classification (the paper, Sections 4 and "Different methods")."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,9 @@ from lingraft.model.sites import grafted_activations, sites
 from lingraft.model.surgery import prepared, shapes
 from lingraft.progress import progress
 from lingraft.randomness import derive_generator
+
+if TYPE_CHECKING:
+    from lingraft.grafting.config import GraftingConfig
 
 
 class Significance(Protocol):
@@ -96,6 +99,37 @@ class RandomSignificance:
         generator = derive_generator("cpu", self.seed, "random significance")
         found = sites(model, tuple(data.images.shape[1:]))
         return {s.name: torch.rand(s.shape, generator=generator, dtype=torch.float64) for s in found}
+
+
+@dataclass(frozen=True)
+class KnownSignificance:
+    """A significance that has a name, for `significance=` and `--significance`.
+
+    One of your own needs nothing but this record: `SIGNIFICANCES["mine"] = KnownSignificance("what it is", lambda
+    config: Mine(…))` before its name is used. (One for a single call needs no name: `lingraft.score(…,
+    significance=Mine())`.)
+    """
+
+    title: str
+    #: the object that scores, from the settings that the user chose
+    make: Callable[["GraftingConfig"], Significance]
+    #: whether the scores depend on how many neurons are to be grafted
+    of_ratio: bool = False
+
+
+#: The one list of significances: name → what it is. A file that has one adds it here, as hydra.py does.
+SIGNIFICANCES: dict[str, KnownSignificance] = {
+    "gap": KnownSignificance("mean |∂loss/∂activation|", lambda config: ActivationGradient(seed=config.seed)),
+    "gap-before": KnownSignificance(
+        "mean |∂loss/∂ the activation's input|, as in the authors' code",
+        lambda config: ActivationGradient(seed=config.seed, before=True),
+    ),
+    "adversarial-gap": KnownSignificance(
+        "the same as gap at FGSM images", lambda config: ActivationGradient(config.eps, seed=config.seed)
+    ),
+    "sap": KnownSignificance("mean |activation|", lambda config: ActivationMagnitude()),
+    "random": KnownSignificance("random", lambda config: RandomSignificance(config.seed)),
+}
 
 
 def watch(model: nn.Module, data: ImageSet) -> fx.GraphModule:

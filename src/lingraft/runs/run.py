@@ -51,6 +51,7 @@ class Run:
         self.summary_path = self.path / "summary.json"
         self.scores_path = self.path / "scores.npz"
         self.grafted_scores_path = self.path / "scores-grafted.npz"
+        self.mask_path = self.path / "mask.safetensors"
         self.verdicts_path = self.path / "verdicts.jsonl"
         self.commands_path = self.path / "commands.jsonl"
         self.figures = self.path / "figures"
@@ -73,6 +74,11 @@ class Run:
                 " Use the version that wrote it."
             )
         return description
+
+    @property
+    def own_scores_path(self) -> Path:
+        """Where scores of the run's own network belong: in a grafted run, scores.npz are those it was chosen by."""
+        return self.scores_path if self.describe().grafted is None else self.grafted_scores_path
 
     def is_described(self) -> bool:
         """Whether there is a `model.json` that can be read."""

@@ -1,38 +1,39 @@
 """Adversarial training (fast, PGD, TRADES) and certified training, in a loop that can be killed at any moment.
 
-`train` is the one call; `fit` with a `Plan` of your own trains anything else with the same guarantees.
+`train_network` is the one call; `fit` with a `Plan` of your own trains anything else with the same guarantees.
 """
 
-from lingraft.training.config import CERTIFIED, METHODS, PRESETS, TrainingConfig, preset_settings
+from lingraft.training.config import METHODS, PRESETS, Method, TrainingConfig, make_loss, with_preset
 from lingraft.training.history import Epoch, History
 from lingraft.training.initialization import draw, initialize, initialize_for_intervals
-from lingraft.training.loop import Plan, fit
+from lingraft.training.loop import Destination, Plan, TrainingData, fit
 from lingraft.training.loss import Figures, Loss, ScheduledLoss, loss_at, total
 from lingraft.training.schedule import SCHEDULES, Schedule, make_schedule
-from lingraft.training.train import make_loss, make_plan, train
+from lingraft.training.train import train_network
 
 __all__ = [
-    "CERTIFIED",
     "METHODS",
     "PRESETS",
     "SCHEDULES",
+    "Destination",
     "Epoch",
     "Figures",
     "History",
     "Loss",
+    "Method",
     "Plan",
     "Schedule",
     "ScheduledLoss",
     "TrainingConfig",
+    "TrainingData",
     "draw",
     "fit",
     "initialize",
     "initialize_for_intervals",
     "loss_at",
     "make_loss",
-    "make_plan",
     "make_schedule",
-    "preset_settings",
     "total",
-    "train",
+    "train_network",
+    "with_preset",
 ]

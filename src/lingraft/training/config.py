@@ -1,27 +1,22 @@
 """How a network is trained robustly: all that can be set, checked when it is made."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lingraft.errors import LingraftError
 from lingraft.names import lookup
+from lingraft.training.certified import IntervalTraining, MixedTraining
+from lingraft.training.fast import FastAdversarialLoss
 from lingraft.training.initialization import INITIALIZATIONS
+from lingraft.training.loss import Loss, ScheduledLoss
+from lingraft.training.madry import PgdLoss
 from lingraft.training.optimizer import OPTIMIZERS
 from lingraft.training.ramp import Ramp
 from lingraft.training.schedule import SCHEDULES, Schedule, make_schedule
-
-#: name → what it is
-METHODS = {
-    "fat": "fast adversarial training with GradAlign, the paper's",
-    "pgd": "adversarial training with PGD",
-    "trades": "TRADES",
-    "ibp": "certified training with interval bounds",
-    "crown-ibp": "certified training with CROWN bounds that give way to intervals",
-    "mtl-ibp": "adversarial training with a share of certified training",
-}
-#: The methods that train a certificate. They have settings, and starting points, of their own.
-CERTIFIED = ("ibp", "crown-ibp", "mtl-ibp")
+from lingraft.training.standard import StandardLoss
+from lingraft.training.trades import TradesLoss
 
 #: Named starting points: the paper's, and one that a laptop finishes.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -128,12 +123,7 @@ class TrainingConfig:
     @property
     def certified(self) -> bool:
         """Whether the method trains a certificate."""
-        return self.method in CERTIFIED
-
-    @property
-    def keep_certified(self) -> bool:
-        """Whether the best epoch is the one of which intervals certify most; MTL-IBP leaves proofs to a verifier."""
-        return self.method in ("ibp", "crown-ibp")
+        return METHODS[self.method].certified
 
     @property
     def growth(self) -> Ramp:
@@ -154,9 +144,67 @@ class TrainingConfig:
         return settings
 
 
-def preset_settings(name: str, method: str) -> dict[str, Any]:
-    """Settings of TrainingConfig that the named preset has for a method."""
-    return lookup("preset", name, CERTIFIED_PRESETS if method in CERTIFIED else PRESETS)
+@dataclass(frozen=True)
+class Method:
+    """A way to train that `method` names: the loss, and what goes with it.
+
+    One of your own needs nothing but this record: `METHODS["mine"] = Method("what it is", lambda config: MyLoss(…))`
+    before `lingraft.train(…, method="mine")`. The loss is any function of (model, images, labels, generator), see
+    `Loss`, or an object with a method `at(time)` that gives one, see `ScheduledLoss`. With ε = 0 it is not asked: then
+    every method is standard training. (A loss for one call needs no name: `lingraft.train(…, loss=MyLoss())`.)
+    """
+
+    title: str
+    #: the loss, from the settings that the user chose
+    make: Callable[[TrainingConfig], Loss | ScheduledLoss]
+    #: whether it trains a certificate: ε grows as `TrainingConfig.growth` says and no epoch before its end is kept, the
+    #: presets and the initialization are others, and after each epoch it is measured what intervals certify
+    certified: bool = False
+    #: whether the best epoch is the one of which intervals certify most; MTL-IBP leaves proofs to a verifier
+    keep_certified: bool = False
+
+
+def _interval_training(config: TrainingConfig) -> ScheduledLoss:
+    crown = config.method == "crown-ibp"
+    return IntervalTraining(config.eps, config.growth, config.kappa, config.regularization, crown)
+
+
+#: The one list of methods: name → what it is.
+METHODS: dict[str, Method] = {
+    "fat": Method(
+        "fast adversarial training with GradAlign, the paper's",
+        lambda config: FastAdversarialLoss(config.eps, config.fgsm_step, config.grad_align),
+    ),
+    "pgd": Method("adversarial training with PGD", lambda config: PgdLoss(config.eps, config.attack_steps)),
+    "trades": Method("TRADES", lambda config: TradesLoss(config.eps, config.attack_steps, config.trades_beta)),
+    "ibp": Method("certified training with interval bounds", _interval_training, certified=True, keep_certified=True),
+    "crown-ibp": Method(
+        "certified training with CROWN bounds that give way to intervals",
+        _interval_training,
+        certified=True,
+        keep_certified=True,
+    ),
+    "mtl-ibp": Method(
+        "adversarial training with a share of certified training",
+        lambda config: MixedTraining(
+            config.eps, config.growth, config.alpha, config.attack_steps, config.regularization
+        ),
+        certified=True,
+    ),
+}
+
+
+def make_loss(config: TrainingConfig) -> Loss | ScheduledLoss:
+    """The loss of the configured method; with ε = 0 nothing is attacked and every method is standard training."""
+    return METHODS[config.method].make(config) if config.eps > 0 else StandardLoss()
+
+
+def with_preset(preset: str, eps: float, method: str = "fat", **chosen: Any) -> TrainingConfig:
+    """The settings that the named preset has for a method, but for those chosen: where these are None, it decides."""
+    presets = CERTIFIED_PRESETS if lookup("method", method, METHODS).certified else PRESETS
+    usual = lookup("preset", preset, presets)
+    ours = {name: value for name, value in chosen.items() if value is not None}
+    return TrainingConfig(eps, method, **{**usual, **ours})
 
 
 def _check(name: str, value: float, at_least: float) -> None:

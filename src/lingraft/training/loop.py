@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,36 +19,42 @@ from lingraft.randomness import derive_generator, derive_seed
 from lingraft.runs import ModelDescription, Run, load_tensors, load_weights
 from lingraft.training import distributed
 from lingraft.training.checkpoint import Checkpoint, check_same_settings, refuse_foreign
+from lingraft.training.config import METHODS, TrainingConfig
 from lingraft.training.differentiable.certify import certified_by_intervals
 from lingraft.training.history import Epoch, History, has_collapsed
 from lingraft.training.loss import Loss, ScheduledLoss, loss_at
 from lingraft.training.optimizer import make_optimizer
-from lingraft.training.schedule import Schedule
 from lingraft.training.step import take_step
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How to train: all that `fit` needs beside the model, the data and the run."""
+class TrainingData:
+    """What a network is trained on, and what decides which epoch is the best; `augment` crops and flips the first."""
 
+    train: ImageSet
+    validation: ImageSet
+    augment: bool = False
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a trained network is kept, and what is said of it there; `restart` throws away what the run holds."""
+
+    run: Run
+    description: ModelDescription
+    restart: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train: the settings, and what is made of them for a certain model."""
+
+    config: TrainingConfig
     loss: Loss | ScheduledLoss
     #: parameter groups as for torch's optimizers: {"params": …, "lr": …, "weight_decay": …}, of the model's parameters
     groups: Sequence[Mapping[str, Any]]
-    schedule: Schedule
     #: what the user chose, JSON-able; training goes on from a checkpoint only if it is the same there
     settings: Mapping[str, Any]
-    #: radius for the robust accuracy on validation images
-    eps: float
-    epochs: int
-    batch: int = 128
-    optimizer: str = "sgd"
-    momentum: float = 0.9
-    #: longest gradient of the weights; longer ones are shortened to it
-    clip: float | None = None
-    seed: int = 0
-    augment: bool = False
-    validation_steps: int = 10
-    validation_images: int | None = None
     #: called with the epoch, counted from 0, before it begins; may change the model in place, depending on nothing
     #: but the epoch and the state dict of the model
     before_epoch: Callable[[int], None] | None = None
@@ -56,12 +62,10 @@ class Plan:
     keep_from: int = 0
     #: whether to measure what intervals certify of the validation images that are attacked
     certify: bool = False
-    #: whether that decides which weights are the best
-    keep_certified: bool = False
 
     def history(self, epochs: Sequence[Epoch], resumed: int = 0) -> History:
         """These epochs, and which of them is the best."""
-        return History(epochs, resumed, self.keep_from, self.keep_certified)
+        return History(epochs, resumed, self.keep_from, METHODS[self.config.method].keep_certified)
 
 
 def print_epoch(epoch: Epoch) -> None:
@@ -72,14 +76,11 @@ def print_epoch(epoch: Epoch) -> None:
 
 def fit(
     model: nn.Module,
-    train: ImageSet,
-    validation: ImageSet,
-    run: Run,
+    data: TrainingData,
     plan: Plan,
-    description: ModelDescription,
+    destination: Destination,
     *,
     device: torch.device | str = "cpu",
-    restart: bool = False,
     report: Callable[[Epoch], None] = print_epoch,
 ) -> History:
     """Train `model` in place; at the end it has the weights of the best epoch and is in eval mode.
@@ -87,41 +88,41 @@ def fit(
     After each epoch: standard accuracy and PGD accuracy on the validation images, a line in history.jsonl, the
     checkpoint, and in model.safetensors the weights of the best epoch so far (see `History.best`). Called again on the
     same run it goes on after the last whole epoch; on the CPU, with the same number of threads, the result is equal to
-    the bit. A finished run is left as it is. `restart` throws away what the run holds.
+    the bit. A finished run is left as it is.
     """
-    device = torch.device(device)
-    description.check_fits(train, "training")
-    description.check_fits(validation, "validation")
+    device, run, description, config = torch.device(device), destination.run, destination.description, plan.config
+    description.check_fits(data.train, "training")
+    description.check_fits(data.validation, "validation")
     model.to(device)
-    optimizer = make_optimizer(plan.optimizer, plan.groups, plan.momentum, device)
-    learning_rates = [group["lr"] for group in optimizer.param_groups]
+    optimizer = make_optimizer(config.optimizer, plan.groups, config.momentum, device)
     settings = {
         "model": description.architecture,
         "data": description.data,
-        "training_images": len(train),
+        "training_images": len(data.train),
         **plan.settings,
     }
     if distributed.leads():
-        epochs = _begin(model, optimizer, run, settings, description, restart, plan)
+        epochs = _begin(model, optimizer, settings, plan, destination)
     distributed.mirror(run, device)
     if not distributed.leads():
-        epochs = _begin(model, optimizer, run, settings, description, False, plan)
+        epochs = _begin(model, optimizer, settings, plan, replace(destination, restart=False))
     resumed = len(epochs)
-    batches_an_epoch = math.ceil(len(train) / plan.batch)
+    batches_an_epoch = math.ceil(len(data.train) / config.batch)
     devices = [device] if device.type == "cuda" else []
     with (
         kept_memory(),
         torch.random.fork_rng(devices),
-        progress("training", (plan.epochs - resumed) * batches_an_epoch) as advance,
+        progress("training", (config.epochs - resumed) * batches_an_epoch) as advance,
     ):
-        for number in range(resumed, plan.epochs):
+        one = _OneEpoch(model, data, plan, optimizer, device, advance)
+        for number in range(resumed, config.epochs):
             begun = time.perf_counter()
-            torch.manual_seed(derive_seed(plan.seed, "model", number))  # for dropout and the like
+            torch.manual_seed(derive_seed(config.seed, "model", number))  # for dropout and the like
             if plan.before_epoch is not None:
                 plan.before_epoch(number)
             distributed.align(model)
-            loss, figures = _train_epoch(model, train, plan, optimizer, learning_rates, number, device, epochs, advance)
-            sa, ra, certified = _validate(model, validation, plan, device)
+            loss, figures = one.train(number, epochs)
+            sa, ra, certified = _validate(model, data.validation, plan, device)
             epoch = Epoch(
                 epoch=number + 1,
                 loss=loss,
@@ -149,15 +150,14 @@ def fit(
 def _begin(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    run: Run,
     settings: Mapping[str, Any],
-    description: ModelDescription,
-    restart: bool,
     plan: Plan,
+    destination: Destination,
 ) -> list[Epoch]:
     """Bring model, optimizer and run folder to the last whole epoch; gives the epochs done."""
+    run = destination.run
     run.remove_parts()
-    if restart:
+    if destination.restart:
         run.remove_results()
     if run.checkpoint_path.exists():
         checkpoint = Checkpoint.load(run)
@@ -170,7 +170,7 @@ def _begin(
         checkpoint.save(run)
     epochs = list(checkpoint.epochs)
     if not epochs or not run.is_described():
-        run.write_description(description)
+        run.write_description(destination.description)
     if not epochs:
         return epochs
     # Killed right after a checkpoint, the weights of that epoch may not have been written as the best yet.
@@ -203,42 +203,58 @@ def _save_if_best(model: nn.Module, run: Run, epochs: Sequence[Epoch], plan: Pla
         run.save_weights(model, {"epoch": best.epoch, "sa": best.sa, "ra": best.ra})
 
 
-def _train_epoch(
-    model: nn.Module,
-    train: ImageSet,
-    plan: Plan,
-    optimizer: torch.optim.Optimizer,
-    learning_rates: Sequence[float],
-    number: int,
-    device: torch.device,
-    earlier: Sequence[Epoch],
-    advance: Advance,
-) -> tuple[float, dict[str, float]]:
-    """One pass over the training images; gives the mean loss and the mean figures of the loss."""
-    order = derive_generator("cpu", plan.seed, "order", number)
-    noise = derive_generator(device, plan.seed, "noise", number)
-    batches = Batches(train, plan.batch, shuffle=True, augment=plan.augment, generator=order, device=device)
-    validated = f"  SA {earlier[-1].sa:.1%}  RA {earlier[-1].ra:.1%}" if earlier else ""
-    sums: dict[str, float] = {}
-    loss_sum, seen = 0.0, 0
-    model.train()
-    for step, (images, labels) in enumerate(batches):
-        moment = number + (step + 0.5) / len(batches)
-        factor = plan.schedule(moment)
-        for group, learning_rate in zip(optimizer.param_groups, learning_rates, strict=True):
-            group["lr"] = learning_rate * factor
-        value, figures = take_step(model, optimizer, loss_at(plan.loss, moment), images, labels, noise, plan.clip)
-        if not math.isfinite(value):
-            raise _diverged(f"the loss is {value} in epoch {number + 1}, step {step + 1}", number)
-        count = len(images)
-        seen += count
-        loss_sum += value * count
-        for name, figure in figures.items():
-            sums[name] = sums.get(name, 0.0) + figure.item() * count
-        advance(note=f"epoch {number + 1}/{plan.epochs}  loss {loss_sum / seen:.3f}{validated}")
-    if not all(torch.isfinite(parameter).all() for parameter in model.parameters()):
-        raise _diverged(f"weights are NaN or infinite after epoch {number + 1}", number)
-    return loss_sum / seen, {name: value / seen for name, value in sums.items()}
+class _OneEpoch:
+    """Passes over the training images; `learning_rates` are those of the groups before the schedule's factor."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: TrainingData,
+        plan: Plan,
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
+        advance: Advance,
+    ):
+        self.model, self.data, self.plan, self.optimizer = model, data, plan, optimizer
+        self.device, self.advance = device, advance
+        self.schedule = plan.config.learning_rate()
+        self.learning_rates = [group["lr"] for group in plan.groups]
+
+    def train(self, number: int, earlier: Sequence[Epoch]) -> tuple[float, dict[str, float]]:
+        """One pass, counted from 0; gives the mean loss and the mean figures of the loss."""
+        plan, config, model = self.plan, self.plan.config, self.model
+        order = derive_generator("cpu", config.seed, "order", number)
+        noise = derive_generator(self.device, config.seed, "noise", number)
+        batches = Batches(
+            self.data.train,
+            config.batch,
+            shuffle=True,
+            augment=self.data.augment,
+            generator=order,
+            device=self.device,
+        )
+        validated = f"  SA {earlier[-1].sa:.1%}  RA {earlier[-1].ra:.1%}" if earlier else ""
+        sums: dict[str, float] = {}
+        loss_sum, seen = 0.0, 0
+        model.train()
+        for step, (images, labels) in enumerate(batches):
+            moment = number + (step + 0.5) / len(batches)
+            factor = self.schedule(moment)
+            for group, learning_rate in zip(self.optimizer.param_groups, self.learning_rates, strict=True):
+                group["lr"] = learning_rate * factor
+            loss = loss_at(plan.loss, moment)
+            value, figures = take_step(model, self.optimizer, loss, images, labels, noise, config.clip)
+            if not math.isfinite(value):
+                raise _diverged(f"the loss is {value} in epoch {number + 1}, step {step + 1}", number)
+            count = len(images)
+            seen += count
+            loss_sum += value * count
+            for name, figure in figures.items():
+                sums[name] = sums.get(name, 0.0) + figure.item() * count
+            self.advance(note=f"epoch {number + 1}/{config.epochs}  loss {loss_sum / seen:.3f}{validated}")
+        if not all(torch.isfinite(parameter).all() for parameter in model.parameters()):
+            raise _diverged(f"weights are NaN or infinite after epoch {number + 1}", number)
+        return loss_sum / seen, {name: value / seen for name, value in sums.items()}
 
 
 def _diverged(what: str, done: int) -> LingraftError:
@@ -262,13 +278,13 @@ def _validate(
 def _figures(
     model: nn.Module, validation: ImageSet, plan: Plan, device: torch.device
 ) -> tuple[float, float, float | None]:
-    right = correct(model, validation, device=device)
-    attacked = validation.take(min(plan.validation_images or len(validation), len(validation)))
-    attack = Attack(plan.eps, steps=plan.validation_steps, restarts=1, seed=plan.seed)
+    right, config = correct(model, validation, device=device), plan.config
+    attacked = validation.take(min(config.validation_images or len(validation), len(validation)))
+    attack = Attack(config.eps, steps=config.validation_steps, restarts=1, seed=config.seed)
     unbroken = robust(model, attacked, right[: len(attacked)], attack, device=device)
     certified = None
     if plan.certify:
-        certified = certified_by_intervals(model, attacked, plan.eps, device=device).double().mean().item()
+        certified = certified_by_intervals(model, attacked, config.eps, device=device).double().mean().item()
     return right.double().mean().item(), unbroken.double().mean().item(), certified
 
 

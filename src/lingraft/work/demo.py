@@ -1,8 +1,6 @@
 """The demo: the whole story on scikit-learn's handwritten digits, one short function a step."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +9,24 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from lingraft.attack import pgd
-from lingraft.attack.evaluation import Attack, evaluate
 from lingraft.data import DATASETS, ImageSet, load
-from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, graft_and_tune, score
+from lingraft.device import limited_threads, resolve_device
+from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, score
 from lingraft.model import zoo
 from lingraft.pool.place import ANYWHERE
 from lingraft.randomness import derive_generator
 from lingraft.report.run_figures import save_figure
 from lingraft.report.write import write_report
-from lingraft.runs import ModelDescription, Run
+from lingraft.runs import Run
+from lingraft.runs.holding import holding
 from lingraft.runs.summary import summarize
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Result
-from lingraft.training import TrainingConfig, initialize, train
+from lingraft.training import Destination, TrainingConfig, TrainingData, initialize
+from lingraft.work.evaluate import evaluate
 from lingraft.work.keeping import verify_and_keep
+from lingraft.work.train import described, train_and_keep
+from lingraft.work.tune import tune_and_keep
 
 DATA, MODEL, EPS = "digits", "digits-cnn", 0.1
 
@@ -32,20 +34,18 @@ DATA, MODEL, EPS = "digits", "digits-cnn", 0.1
 RATIOS, IMAGES, TIMEOUT = (0.5, 0.8), 40, 1.0
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """The networks here are so small that a second thread gains nothing, and costs much where cores are busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def demo(out: str | Path = "runs/demo", *, seed: int = 0, device: str = "auto", quiet: bool = False) -> dict[str, Any]:
+    """The whole story on small handwritten digits: train, graft, attack and verify; gives the figures of every network.
+
+    Prints as it goes (unless `quiet`); everything made is in the folder `out`. Takes one to two minutes.
+    """
+    folder, where = Path(out), resolve_device(device)
+    # The networks here are so small that a second thread gains nothing, and costs much where cores are busy.
+    with holding(folder, "the demo begins anew"), limited_threads(1):
+        return _tell(folder, seed, where, quiet)
 
 
-@one_thread()
-def tell(folder: Path, seed: int, device: torch.device, *, quiet: bool = False) -> dict[str, Any]:
-    """Run every step, print as it goes (unless `quiet`), and give the figures of every network."""
+def _tell(folder: Path, seed: int, device: torch.device, quiet: bool) -> dict[str, Any]:
     begun = time.perf_counter()
     console = Console(highlight=False, quiet=quiet, soft_wrap=True)
     console.print(f"[bold]lingraft demo[/]: {DATASETS[DATA].title}; an attacker may change every pixel by ±{EPS}.")
@@ -57,7 +57,7 @@ def tell(folder: Path, seed: int, device: torch.device, *, quiet: bool = False) 
     figures: dict[str, Any] = {}
 
     def measured(name: str, title: str, model: nn.Module) -> None:
-        figures[name] = measure(Run(folder / name), model, test, seed, device)
+        figures[name] = measure(Run(folder / name), model, test, seed)
         console.print(f"  {title:<28}{describe(figures[name])}")
 
     standard = train_network(Run(folder / "standard"), 0.0, seed, device)
@@ -100,28 +100,8 @@ def train_network(run: Run, eps: float, seed: int, device: torch.device) -> nn.M
     torch.manual_seed(seed)
     model = initialize(zoo.build(MODEL, spec.input_shape, spec.classes, spec.mean, spec.std))
     config = TrainingConfig(eps, epochs=20, batch=64, lr=0.05, schedule="one-cycle", seed=seed)
-    description = ModelDescription(
-        architecture=MODEL,
-        input_shape=spec.input_shape,
-        classes=spec.classes,
-        mean=list(spec.mean),
-        std=list(spec.std),
-        data=DATA,
-        eps=EPS,
-        seed=seed,
-    )
-    images, validation = load(DATA, "train"), load(DATA, "validation")
-    train(
-        model,
-        images,
-        validation,
-        config,
-        run,
-        description,
-        device=device,
-        restart=True,
-        report=lambda epoch: None,
-    )
+    destination = Destination(run, described(MODEL, data=DATA, eps=EPS, seed=seed), restart=True)
+    train_and_keep(model, _material(), config, destination, device=device, report=lambda epoch: None)
     return model
 
 
@@ -130,19 +110,19 @@ def graft_network(parent: Run, run: Run, model: nn.Module, ratio: float, seed: i
     config = GraftingConfig(EPS, ratio=ratio, images=500, bound_images=50, seed=seed)
     tuning = FineTuning(fine_tuning_defaults(EPS, epochs=8, batch=64, lr=0.005, seed=seed), line_lr=0.05)
     description = parent.describe().model_copy(update={"parent": str(parent.path)})
-    images, validation = load(DATA, "train"), load(DATA, "validation")
-    grafted, _ = graft_and_tune(
-        model, images, validation, config, tuning, run, description,
-        device=device, restart=True, report=lambda epoch: None,
-    )  # fmt: skip
-    score(grafted, images, config).save(run.grafted_scores_path)
+    destination, material = Destination(run, description, restart=True), _material()
+    grafted, _ = tune_and_keep(model, material, config, tuning, destination, device=device, report=lambda epoch: None)
+    score(grafted, material.train, config).save(run.grafted_scores_path)
     return grafted
 
 
-def measure(run: Run, model: nn.Module, test: ImageSet, seed: int, device: torch.device) -> dict[str, Any]:
+def _material() -> TrainingData:
+    return TrainingData(load(DATA, "train"), load(DATA, "validation"))
+
+
+def measure(run: Run, model: nn.Module, test: ImageSet, seed: int) -> dict[str, Any]:
     """SA and RA on all test images, VA and UNR on the first ones, kept in the run."""
-    result = evaluate(model, test, Attack(EPS, steps=40, restarts=5, seed=seed), device=device)
-    run.add_to_summary("evaluation", {f"{DATA} {result.name}": {"data": DATA, **result.as_dict()}})
+    result = evaluate(model, DATA, eps=EPS, steps=40, images="all", seed=seed, run=run)
     few, limits = test.take(IMAGES), Limits(TIMEOUT, seed=seed)
     request = Request(model.eval(), few.pixels(), few.labels, eps=EPS)
     run.verdicts_path.unlink(missing_ok=True)

@@ -27,8 +27,9 @@ from lingraft.files import write_json
 from lingraft.grafting.candidates import Candidate, most, next_setting
 from lingraft.grafting.choose import choose, score
 from lingraft.grafting.config import INSTABILITIES, FineTuning, GraftingConfig
-from lingraft.grafting.fine_tuning import graft_and_tune
+from lingraft.grafting.fine_tuning import graft_network
 from lingraft.grafting.scores import Scores
+from lingraft.grafting.significance import SIGNIFICANCES
 from lingraft.model.surgery import masks
 from lingraft.pool.images import verify_each
 from lingraft.pool.place import Place
@@ -39,6 +40,7 @@ from lingraft.runs.verdicts import Verdicts, digest_weights
 from lingraft.solver.conversion import convert
 from lingraft.solver.digest import digest_network
 from lingraft.solver.request import Limits, Request
+from lingraft.training import Destination, TrainingData
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,9 @@ class Search:
         write_json(self.folder / "settings.json", self._settings())
         config = replace(self.config, instability=instability, ratio=ratio)
         mask = choose(self._scores(config), config, masks(self.model))
-        model, _ = graft_and_tune(
-            self.model, self.train, self.validation, config, self.tuning, run, self.description,
-            mask=mask, augment=self.augment, device=self.device, report=lambda epoch: None,
+        model, _ = graft_network(
+            self.model, TrainingData(self.train, self.validation, self.augment), config, self.tuning,
+            Destination(run, self.description), mask=mask, device=self.device, report=lambda epoch: None,
         )  # fmt: skip
         sa = float(correct(model, self.validation, device=self.device).double().mean())
         proven = self._verify(run, model, f"verifying {instability} at {ratio:.0%}")
@@ -145,7 +147,7 @@ class Search:
         return found
 
     def _scores(self, config: GraftingConfig) -> Scores:
-        made_for = f"-{round(100 * config.ratio)}" if config.significance == "hydra" else ""  # it learns for a ratio
+        made_for = f"-{round(100 * config.ratio)}" if SIGNIFICANCES[config.significance].of_ratio else ""
         path = self.folder / f"scores-{config.instability}{made_for}.npz"
         if path.exists():
             return Scores.load(path)

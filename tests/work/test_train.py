@@ -46,7 +46,7 @@ def story(tmp_path_factory, data, test_images):
     plain, grafted = folder / "plain", folder / "grafted"
     torch.manual_seed(0)
     model = lingraft.train(Net(), data, eps=EPS, epochs=5, batch=16, lr=0.05, run=plain)
-    scores = lingraft.score(model, data, eps=EPS, images=100, bound_images=10)
+    scores = lingraft.score(model, data, eps=EPS, score_images=100, bound_images=10)
     linear = lingraft.graft(model, lingraft.select(scores, 0.5))
     linear = lingraft.train(linear, data, eps=EPS, epochs=1, batch=32, run=grafted, parent=plain)
     few = test_images.take(8)
@@ -164,7 +164,7 @@ def test_a_score_of_ones_own(data):
             return {s.name: torch.arange(s.neurons).double().view(s.shape) for s in lingraft.sites(model, (1, 8, 8))}
 
     scores = lingraft.score(Net(), data, eps=0.0, significance=First(), bounds="intervals", bound_images=2)
-    mask = lingraft.select(scores, 0.1, gammas=(0.0,))
+    mask = lingraft.select(scores, 0.1, gamma=0.0)
     assert scores.facts["significance"] == "First"
     assert [int(m.flatten()[:4].sum()) for m in mask.values()] == [4, 4]  # the neurons that score least
 

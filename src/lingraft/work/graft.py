@@ -1,0 +1,235 @@
+"""Grafting a run: score, choose, graft, fine-tune and measure, into a run folder of its own."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lingraft.data import DATASETS
+from lingraft.data import load as load_data
+from lingraft.device import limited_threads, resolve_device
+from lingraft.errors import LingraftError
+from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like
+from lingraft.grafting.candidates import Candidate, best, require_best
+from lingraft.grafting.mask_file import load_mask
+from lingraft.grafting.outcome import before_and_after
+from lingraft.grafting.selection import GAMMAS
+from lingraft.model.plan import GraftingPlan, plan
+from lingraft.model.sites import sites
+from lingraft.model.surgery import masks
+from lingraft.progress import console
+from lingraft.report.run_figures import write_front
+from lingraft.runs import Run, load
+from lingraft.runs.holding import holding
+from lingraft.training import Destination, TrainingData
+from lingraft.training.distributed import joined, leads
+from lingraft.work.given import Folder, radius_of, run_of
+from lingraft.work.search import Search, SearchConfig
+from lingraft.work.tune import tune_and_keep
+
+
+@dataclass(frozen=True)
+class Grafted:
+    """A grafted and fine-tuned network, the run that keeps it, and what grafting did to it."""
+
+    model: nn.Module
+    run: Run
+    #: `grafting` of summary.json: settings, before, after, plan; None where another process measures (torchrun)
+    figures: dict[str, Any] | None
+    plan: GraftingPlan
+
+
+def graft_and_tune(
+    run: Folder,
+    *,
+    ratio: float | None = None,
+    method: str = "grafting",
+    min_sa: float | None = None,
+    gamma: float | Sequence[float] = GAMMAS,
+    gradual: bool = False,
+    rescore: bool = False,
+    regularize: Sequence[str] = (),
+    out: Folder | None = None,
+    mask: str | Path | Mapping[str, Tensor] | None = None,
+    significance: str = "gap",
+    instability: str = "count",
+    ranks: str = "network",
+    bounds: str = "crown",
+    score_images: int = 1000,
+    bound_images: int = 100,
+    slope: float | None = None,
+    intercept: float | None = None,
+    epochs: int = 100,
+    line_lr: float = 0.01,
+    lr: float = 0.001,
+    finetune_loss: str | None = None,
+    freeze_weights: bool = False,
+    batch: int | None = None,
+    eps: float | None = None,
+    images: int = 1000,
+    search_epochs: int = 5,
+    search_images: int = 50,
+    search_timeout: float = 2.0,
+    search_workers: int | None = None,
+    restart: bool = False,
+    threads: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+) -> Grafted:
+    """Score, choose, graft, fine-tune and evaluate the network of a run: all of `lingraft graft`, with its options.
+
+    `ratio` of all neurons (default: half) are grafted by `method`; a `mask`, or the file of one, names them instead.
+    With method "auto" the ratio and the instability are those that prove most while keeping `min_sa`. `finetune_loss`
+    mixes interval-certified training into the loss, e.g. "mtl-ibp:0.01". What is not said of fine-tuning is as the run
+    was trained. `out` is the run folder to write (default: beside the run, named after method and percent). Called
+    again with the same arguments it goes on after a stop. For a model that is in no run, see `lingraft.graft`.
+    """
+    parent = run_of(run)
+    config = GraftingConfig(
+        radius_of(eps, parent),
+        method="grafting" if method == "auto" else method,
+        ratio=0.5 if ratio is None else ratio,
+        gammas=(float(gamma),) if isinstance(gamma, int | float) else tuple(gamma),
+        significance=significance,
+        instability=instability,
+        ranks=ranks,
+        bounds=bounds,
+        images=score_images,
+        bound_images=bound_images,
+        slope=slope,
+        intercept=intercept,
+        gradual=gradual,
+        rescore=rescore,
+        seed=seed,
+    )
+    if epochs < 0:
+        raise LingraftError(f"--epochs must be 0 or more, not {epochs}.")
+    tuning = None
+    if epochs:
+        trained = parent.summary().training
+        tuning = FineTuning(
+            fine_tuning_like(
+                trained.settings if trained else {},
+                config.eps,
+                **{"epochs": epochs, "lr": lr, "seed": seed, **({} if batch is None else {"batch": batch})},
+            ),
+            line_lr,
+            freeze_weights,
+            tuple(regularize),
+            certified=_certified_weight(finetune_loss),
+        )
+    wanted = None
+    if method == "auto":
+        if min_sa is None or ratio is not None or mask is not None or tuning is None:
+            raise LingraftError(
+                "--method auto needs --min-sa and epochs; it chooses the neurons, so no --ratio or --mask."
+            )
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise LingraftError("--method auto does not run under torchrun. Graft with the --ratio that it chose.")
+        wanted = SearchConfig(min_sa, search_epochs, search_images, search_timeout, search_workers)
+    elif min_sa is not None:
+        raise LingraftError("--min-sa belongs to --method auto.")
+    elif ratio is not None and mask is not None:
+        raise LingraftError("--mask names the neurons to graft, so no --ratio.")
+    with ExitStack() as inside:
+        inside.enter_context(limited_threads(threads))
+        where, follower = inside.enter_context(joined(resolve_device(device)))
+        work = _Graft(parent, config, tuning, mask, where, inside)
+        percent = f"{100 * (work.config.ratio if wanted is None else wanted.min_sa):.4g}"
+        target = run_of(follower or out or parent.path.with_name(f"{parent.path.name}-{method}-{percent}"))
+        if target.path.resolve() == parent.path.resolve():
+            raise LingraftError(f"{target.path} is the run to graft. Choose another folder with -o.")
+        if wanted is not None:
+            work.search(wanted)
+        return work.graft(target, restart, images)
+
+
+class _Graft:
+    """The work of `graft_and_tune`, after its options have been looked at."""
+
+    def __init__(
+        self,
+        parent: Run,
+        config: GraftingConfig,
+        tuning: FineTuning | None,
+        mask: str | Path | Mapping[str, Tensor] | None,
+        device: torch.device,
+        inside: ExitStack,
+    ):
+        self.parent, self.config, self.tuning, self.device, self.inside = parent, config, tuning, device, inside
+        self.description = parent.describe()
+        self.data = self.description.data_set()
+        self.model = load(parent, device=device)
+        self.mask = load_mask(Path(mask)) if isinstance(mask, str | Path) else mask
+        #: what is said of how the neurons were chosen, beside the settings
+        self.chosen_by: dict[str, Any] = {}
+        if self.mask is not None:
+            planned = self.plan(self.model, self.mask)
+            self.config = replace(config, ratio=planned.grafted / planned.neurons)
+            self.chosen_by = {"mask": str(mask) if isinstance(mask, str | Path) else "given"}
+        train, validation = load_data(self.data, "train"), load_data(self.data, "validation")
+        self.material = TrainingData(train, validation, DATASETS[self.data].augment)
+
+    def plan(self, model: nn.Module, mask: Mapping[str, Tensor]) -> GraftingPlan:
+        """How many neurons of which site are grafted."""
+        return plan(sites(model, self.description.input_shape), mask)
+
+    def search(self, wanted: SearchConfig) -> None:
+        """Look for the ratio and the instability; all candidates are shown, drawn and kept even if none will do."""
+        assert self.tuning is not None
+        self.inside.enter_context(holding(self.parent.path))
+        search = Search(
+            self.parent, self.model, self.material.train, self.material.validation, self.config, self.tuning, wanted,
+            augment=self.material.augment, device=self.device,
+        )  # fmt: skip
+        tried = search.candidates(_say)
+        paths = write_front(search.run, tried, best(tried, wanted.min_sa), wanted.min_sa)
+        _say(f"all candidates: {'  '.join(map(str, paths))}")
+        found: Candidate = require_best(tried, wanted.min_sa)
+        _say(f"chosen: {found}")
+        self.config = replace(self.config, ratio=found.ratio, instability=found.instability)
+        self.chosen_by = {"search": {"min_sa": wanted.min_sa, "chosen": found.as_dict()}}
+
+    def graft(self, target: Run, restart: bool, images: int) -> Grafted:
+        """Graft and fine-tune into `target`, then measure what it did, on the first `images` test images."""
+        update = {
+            "parent": str(self.parent.path), "eps": self.config.eps, "seed": self.config.seed, "grafted": None,
+        }  # fmt: skip
+        destination = Destination(target, self.description.model_copy(update=update), restart)
+        self.inside.enter_context(holding(target.path))
+        grafted, history = tune_and_keep(
+            self.model, self.material, self.config, self.tuning, destination, mask=self.mask, device=self.device
+        )
+        planned = self.plan(grafted, masks(grafted))
+        if not leads():
+            return Grafted(grafted, target, None, planned)
+        done = history is not None and history.resumed == len(history.epochs)
+        if not done or target.summary().grafting is None:
+            test = load_data(self.data, "test")
+            measured = before_and_after(self.model, grafted, test, self.config, images, self.device)
+            target.add_to_summary("grafting", {"settings": self.config.as_dict(), **measured, **self.chosen_by})
+        kept = target.summary().grafting
+        assert kept is not None
+        return Grafted(grafted, target, kept.as_dict(), planned)
+
+
+def _say(line: str) -> None:
+    console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _certified_weight(text: str | None) -> float:
+    """α of --finetune-loss."""
+    if text is None:
+        return 0.0
+    name, _, weight = text.partition(":")
+    try:
+        if name == "mtl-ibp":
+            return float(weight)
+    except ValueError:
+        pass
+    raise LingraftError(f"--finetune-loss {text!r} is not a loss. Write it with its weight, like mtl-ibp:0.01.")
