@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lingraft.formats.certificate_writer import claim_of_image
 from lingraft.formats.onnx_export import export_onnx
@@ -21,14 +21,19 @@ from lingraft.work.certify import Certifier
 from lingraft.work.check_work import CheckCertificates
 
 
+def problems() -> tuple[Tensor, Tensor, nn.Module]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+    images = torch.rand(3, 6)
+    return images, model(images).argmax(1), model
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network and three certificates about it, the last of which is damaged."""
     folder = tmp_path_factory.mktemp("proofs")
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
-    images = torch.rand(3, 6)
-    request = Request(model, images, model(images).argmax(1), eps=0.001)
+    images, labels, model = problems()
+    request = Request(model, images, labels, eps=0.001)
     export_onnx(model, folder / "model.onnx", input_shape=(6,))
     certifier = Certifier(folder / "model.onnx", folder, False)
     for result in verify_each(request, Limits(60, prove=True), HERE):
@@ -83,3 +88,15 @@ def test_a_check_that_crashes_is_a_rejection(folder: Path) -> None:
         pool.add("0", partial(Path, folder / "0.cert"))
         found = dict(pool.answers())
     assert found == {"deadly": "it could not be checked: its worker ended with code 9, 2 times", "0": None}
+
+
+@pytest.mark.parametrize("place", [HERE, Place(1)])
+def test_a_certifier_counts_what_workers_say(folder: Path, place: Place) -> None:
+    """Certificates that are in the folder already are checked too; the damaged one would have to be made again."""
+    images, labels, model = problems()
+    request = Request(model, images, labels, eps=0.001)
+    with Certifier(folder / "model.onnx", folder, True, place) as certifier:
+        for i in range(3):
+            assert certifier.known(str(i), claim_of_image(request, i, {})) == (i < 2)
+        certifier.finish()
+    assert (certifier.tally.certificates, certifier.tally.checked, certifier.tally.rejected) == (2, 2, {})
