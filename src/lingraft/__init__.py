@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lingraft.solver.methods import bounds as bounds
     from lingraft.solver.region import Region as Region
     from lingraft.work.demo import demo as demo
+    from lingraft.work.environment import doctor as doctor
     from lingraft.work.evaluate import evaluate as evaluate
     from lingraft.work.exporting import export as export
     from lingraft.work.graft import graft_and_tune as graft_and_tune
@@ -46,9 +47,10 @@ _HOME = {
     "benchmark": "lingraft.work.vnncomp.run_benchmark",
     "bounds": "lingraft.solver.methods",
     "compare": "lingraft.work.vnncomp.comparison",
-    "export": "lingraft.work.exporting",
     "demo": "lingraft.work.demo",
+    "doctor": "lingraft.work.environment",
     "evaluate": "lingraft.work.evaluate",
+    "export": "lingraft.work.exporting",
     "export_onnx": "lingraft.formats.onnx_export",
     "graft": "lingraft.model.surgery",
     "list_models": "lingraft.work.look",

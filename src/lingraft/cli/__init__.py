@@ -1,4 +1,9 @@
-"""The `lingraft` command: parse, call, print. One command a file; nothing heavy is imported before it is needed."""
+"""The `lingraft` command. A file for each command: it parses, calls one public function of `lingraft`, prints.
+
+Help, completion and `--version` load all of these files and must be instant, so a file imports at its top only what is
+light: typer, rich, the modules of `lingraft` that import no torch, and `lingraft` itself, whose public names are loaded
+when they are first used (`lingraft.verify(…)` in the body of a command). Tests watch what is loaded.
+"""
 
 import shlex
 import sys
@@ -6,11 +11,14 @@ from io import TextIOWrapper
 from typing import Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperGroup
 
 from lingraft.cli.following import be_silent_if_following
 from lingraft.command import running
 from lingraft.errors import LingraftError
+from lingraft.printable import printable
+from lingraft.progress import console
 from lingraft.version import __version__
 
 #: The commands in the order in which a person would use them, under the headings of `lingraft --help`.
@@ -105,11 +113,6 @@ def main() -> None:
         text = _in_words(error)
         if text is None:
             raise
-        from rich.markup import escape
-
-        from lingraft.printable import printable
-        from lingraft.progress import console
-
         console.print(f"[bold red]error:[/] {escape(printable(text))}", highlight=False, soft_wrap=True)
         sys.exit(1)
 
@@ -121,6 +124,7 @@ def _in_words(error: Exception) -> str | None:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}. Check the disk and its free space, then run the same command again."
+    # here, because Windows lacks a module that it needs: help and much else work there
     from lingraft.process_memory import is_out_of_memory
 
     if is_out_of_memory(error):

@@ -24,7 +24,7 @@ def parse_eps(text: str) -> float:
 
 
 def parse_images(text: str) -> slice:
-    """Which images of a data set: a number, which is the first so many, a range `3:100` or `5:`, or `all`."""
+    """Which images of a data set: a number n for the first n, a range `3:100` or `5:`, or `all`."""
     if text == "all":
         return slice(None)
     parts = [part.strip() for part in text.split(":")]
@@ -48,7 +48,7 @@ Images = Annotated[str, typer.Option("--images", help="Test images: a number (th
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds for each image.")]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", help="Processes, one thread each; 0: this process. (default: one a core)"),
+    typer.Option("--workers", help="Processes, one thread each; 0: this process. (default: one for each core)"),
 ]
 Memory = Annotated[
     float | None,

@@ -7,7 +7,7 @@ import platform
 import re
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -81,3 +81,13 @@ def _package(name: str, module: str, extra: str) -> Feature:
 def data_found() -> dict[str, Any]:
     """The data folder and the state of every data set in it; the files are read, not only looked for."""
     return {"folder": str(data_root()), "states": {holding.name: holding.state for holding in inventory()}}
+
+
+def doctor() -> dict[str, Any]:
+    """What is here and what is missing: versions, machine, features, data. JSON-able."""
+    return {
+        "versions": package_versions(),
+        "machine": machine(),
+        "features": [asdict(feature) for feature in features()],
+        "data": data_found(),
+    }
