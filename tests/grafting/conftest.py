@@ -1,9 +1,10 @@
-"""A small robust network for digits."""
+"""A small robust network for digits, and one that is small enough to compute by hand."""
 
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from lingraft.data import ImageSet, load
 from lingraft.model import zoo
@@ -28,3 +29,11 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory, digits: dict[str, Image
     data = TrainingData(digits["train"], digits["validation"])
     train_network(model, data, config, Destination(run, description), report=lambda epoch: None)
     return run.path
+
+
+@pytest.fixture
+def small() -> nn.Sequential:
+    """16 pixels → 6 → 5 → 3 classes."""
+    torch.manual_seed(0)
+    layers = nn.Flatten(), nn.Linear(16, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)
+    return nn.Sequential(*layers).eval()

@@ -19,14 +19,6 @@ from lingraft.solver.rows import Rows
 EPS = 0.1
 
 
-@pytest.fixture
-def small() -> nn.Sequential:
-    """16 pixels → 6 → 5 → 3 classes."""
-    torch.manual_seed(0)
-    layers = nn.Flatten(), nn.Linear(16, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)
-    return nn.Sequential(*layers).eval()
-
-
 def test_harm_is_what_each_offset_takes_from_the_bounds(small: nn.Sequential, own_images: ImageSet):
     few = own_images.take(4)
     network = Network.from_module(small, (1, 4, 4))

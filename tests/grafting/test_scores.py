@@ -12,29 +12,18 @@ import lingraft
 from lingraft import LingraftError
 from lingraft.data import ImageSet
 from lingraft.grafting import (
-    SIGNIFICANCES,
     ActivationGradient,
     ActivationMagnitude,
     GraftingConfig,
-    Hydra,
     Instability,
     RandomSignificance,
     Scores,
     score,
-    select_ranked,
     unstable_ratio,
 )
 from lingraft.solver.methods import METHODS
 
 EPS = 0.1
-
-
-@pytest.fixture
-def small() -> nn.Sequential:
-    """16 pixels → 6 → 5 → 3 classes."""
-    torch.manual_seed(0)
-    layers = nn.Flatten(), nn.Linear(16, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)
-    return nn.Sequential(*layers).eval()
 
 
 def pieces(model: nn.Sequential) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -152,22 +141,6 @@ def test_a_neuron_without_effect_has_no_significance(small, own_images):
     assert ActivationGradient().score(small, own_images)["4"][2] == 0
 
 
-def test_hydra_learns_which_neurons_matter(small, own_images):
-    with torch.no_grad():
-        small[1].weight.copy_(small[1].weight.abs())  # all neurons of the first site are on
-        small[1].bias.zero_()
-        small[3].weight[:, :3] = 0  # the first three do not matter
-        small[3].weight[:, 3:] *= 10
-    scorer = Hydra(0.5, EPS, epochs=30)
-    first, again = scorer.score(small, own_images), scorer.score(small, own_images)
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    start = ActivationMagnitude().score(small, own_images)["2"]
-    start = start / start.max()
-    change = first["2"] - start
-    assert change[:3].abs().max() < 1e-6  # no gradient reaches them
-    assert change[3:].abs().min() > 1e-3
-
-
 @pytest.mark.parametrize("activation", [nn.Sigmoid(), nn.Tanh()])
 def test_smooth_neurons_rank_by_how_far_from_linear_they_are(activation: nn.Module, own_images: ImageSet):
     torch.manual_seed(0)
@@ -184,31 +157,9 @@ def test_smooth_neurons_rank_by_how_far_from_linear_they_are(activation: nn.Modu
     assert 0 <= unstable_ratio(steep, own_images, EPS) < unstable_ratio(model, own_images, EPS) <= 0.5
 
 
-@pytest.mark.parametrize("significance", SIGNIFICANCES)
-def test_scores_are_the_same_on_every_run(own_model, own_images, significance):
-    config = GraftingConfig(EPS, significance=significance, images=12, bound_images=7, seed=3)
-    first, again = score(own_model, own_images, config), score(own_model, own_images, config)
-    names = [site.name for site in lingraft.sites(own_model, (1, 4, 4))]
-    assert list(first.significance) == list(first.instability) == names
-    for name in names:
-        assert torch.equal(first.significance[name], again.significance[name])
-        assert torch.equal(first.instability[name], again.instability[name])
-        assert first.significance[name].shape == first.instability[name].shape
-    assert (first.facts["images"], first.facts["bound_images"]) == (12, 7)
-
-
 def test_random_scores_depend_on_the_seed(small, own_images):
     first, other = (RandomSignificance(seed).score(small, own_images) for seed in (0, 1))
     assert not torch.equal(first["2"], other["2"])
-
-
-def test_scoring_leaves_the_model_alone(own, own_images):
-    model = own("resnet").train()
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    score(model, own_images, GraftingConfig(EPS, significance="hydra"))
-    assert model.training
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
 
 
 def test_nan_weights_are_refused(small, own_images):
@@ -255,16 +206,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes):
     path.write_bytes(content)
     with pytest.raises(LingraftError, match=r"scores\.npz is damaged"):
         Scores.load(path)
-
-
-def test_ranks_within_a_site_graft_the_ratio_of_each():
-    scores = Scores({"a": torch.arange(10.0), "b": torch.arange(100.0, 104.0)}, facts={})
-    together, apart = (select_ranked(scores, 0.5, (0.0,), ranks) for ranks in ("network", "site"))
-    assert [int(mask.sum()) for mask in together.values()] == [7, 0]
-    assert [int(mask.sum()) for mask in apart.values()] == [5, 2]
-    assert apart["b"].tolist() == [True, True, False, False]
-    with pytest.raises(LingraftError, match="unknown ranks"):
-        select_ranked(scores, 0.5, (0.0,), "layer")
 
 
 def test_gradients_before_the_activation_are_those_after_it_where_it_is_on(small):

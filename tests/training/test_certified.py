@@ -22,7 +22,6 @@ from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import (
     Destination,
-    Epoch,
     History,
     TrainingConfig,
     TrainingData,
@@ -232,18 +231,6 @@ def test_long_gradients_are_shortened(batch: tuple[nn.Module, Tensor, Tensor]) -
     take_step(model, optimizer, CertifiedLoss(EPS), images, labels, torch.Generator(), clip=0.01)
     moved = nn.utils.parameters_to_vector(model.parameters()).detach() - before
     assert float(moved.norm()) == pytest.approx(0.01, rel=1e-3)
-
-
-def test_the_best_epoch_is_one_at_the_full_radius_with_most_certified() -> None:
-    epochs = [
-        Epoch(number, loss=1.0, sa=0.9, ra=ra, lr=0.1, seconds=1.0, certified=certified)
-        for number, (ra, certified) in enumerate([(0.9, 0.0), (0.8, 0.7), (0.7, 0.6), (0.6, 0.65)], start=1)
-    ]
-    assert History(epochs).best.epoch == 1
-    assert History(epochs, keep_from=2).best.epoch == 3
-    assert History(epochs, keep_from=2, keep_certified=True).best.epoch == 4
-    assert all(Epoch.of(epoch.as_dict()) == epoch for epoch in epochs)
-    assert "certified by intervals 70.00%" in str(epochs[1])
 
 
 def digits() -> TrainingData:

@@ -5,27 +5,19 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from crown_margins import crown_margins
 from torch import Tensor, nn
 
 import lingraft
-from lingraft import LingraftError
-from lingraft.solver.bounds import bound_sites, margin_crown
-from lingraft.solver.budget import Budget
-from lingraft.solver.network import Network
-from lingraft.solver.region import Region
 from lingraft.training.differentiable import (
     Interval,
     clean_pass,
     crown_cross_entropy,
-    crown_lower,
     graph_of,
     interval_bounds,
     margin_intervals,
     worst_cross_entropy,
 )
-from lingraft.training.differentiable.crown import relu_lines
 
 SHAPE = (1, 4, 4)
 Draw = Callable[..., tuple[Tensor, Tensor, Interval]]
@@ -35,14 +27,6 @@ def margins_of(logits: Tensor, labels: Tensor) -> Tensor:
     """logit[label] − logit[k] of (…, N, classes)."""
     own = labels.expand(logits.shape[:-1]).unsqueeze(-1)
     return logits.gather(-1, own) - logits
-
-
-def crown_margins(model: nn.Module, box: Interval, labels: Tensor) -> Tensor:
-    """CROWN's lower bounds (N, 3) of the margins, a class at a time."""
-    graph = graph_of(model)
-    found = interval_bounds(graph, *box)
-    objectives = F.one_hot(labels, 3).double().unsqueeze(1) - torch.eye(3).double()
-    return torch.stack([crown_lower(graph, found, box, objectives[:, k]) for k in range(3)], 1)
 
 
 @pytest.mark.parametrize("eps", [0.01, 0.2])
@@ -76,22 +60,6 @@ def test_at_radius_0_bounds_are_the_forward_pass(network: nn.Module, some_box: D
     value = crown_cross_entropy(graph, found, box, labels).sum()
     gradients = torch.autograd.grad(value, list(network.parameters()), allow_unused=True)
     assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients if gradient is not None)
-
-
-def test_crown_is_that_of_the_verifier_with_the_same_intervals(network: nn.Module, some_box: Draw) -> None:
-    _, labels, box = some_box(eps=0.15)
-    ours = crown_margins(network, box, labels).detach()
-    converted = Network.from_module(network, SHAPE)
-    for i, label in enumerate(labels):
-        others = [k for k in range(3) if k != label]
-        spec = F.one_hot(label, 3).double() - torch.eye(3).double()[others]
-        region = Region(box.lower[i], box.upper[i])
-        same = bound_sites(converted, region, Budget(), "intervals")
-        offset = torch.zeros(2, dtype=torch.float64)
-        low, high = same.logits
-        apart = (spec.clamp(min=0) @ low) + (spec.clamp(max=0) @ high)  # the verifier takes the better of both
-        expected = margin_crown(converted, same, spec, offset)
-        torch.testing.assert_close(torch.maximum(ours[i, others], apart), expected, atol=1e-9, rtol=0)
 
 
 def test_folding_the_label_into_the_last_layer_is_tighter(build: Callable[[str], nn.Module], some_box: Draw) -> None:
@@ -185,69 +153,3 @@ def test_batch_norm_in_training_mode_uses_the_statistics_of_the_clean_images(
         assert (real >= margins.lower - 1e-9).all()
         assert (real <= margins.upper + 1e-9).all()
     assert not graph_of(frozen).normalizes_by_batch
-
-
-def test_the_graph_follows_weights_and_mode(build: Callable[[str], nn.Module], some_box: Draw) -> None:
-    model = build("batch-norm")
-    _, _, box = some_box()
-    graph = graph_of(model)
-    first = interval_bounds(graph, *box).last.upper
-    with torch.no_grad():
-        model[0][0].weight.mul_(2)
-    assert graph_of(model) is graph
-    assert not torch.equal(interval_bounds(graph, *box).last.upper, first)
-    model.train()
-    assert graph.normalizes_by_batch
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.floats(-3, 3), st.floats(0, 4), st.floats(0, 1), st.floats(0, 1))
-def test_lines_hold_a_relu(lower: float, width: float, slope: float, part: float) -> None:
-    x = Interval(*(torch.tensor(end, dtype=torch.float64) for end in (lower, lower + width)))
-    lines = relu_lines(x, slope)
-    z = lower + part * width
-    value = max(z, slope * z)
-    assert float(lines.lower_slope * z + lines.lower_intercept) <= value + 1e-9
-    assert float(lines.upper_slope * z + lines.upper_intercept) >= value - 1e-9
-
-
-class Pooled(nn.Sequential):
-    """Max pooling, which intervals bound and CROWN does not."""
-
-    def __init__(self) -> None:
-        super().__init__(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(2, 3))
-
-
-def test_what_cannot_be_bounded_is_named(some_box: Draw) -> None:
-    _, labels, box = some_box()
-    odd = nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3)).double()
-    with pytest.raises(LingraftError, match=r"layer '1' \(LayerNorm\)"):
-        interval_bounds(graph_of(odd), *box)
-    pooled = Pooled().double()
-    with pytest.raises(LingraftError, match="max pooling"):
-        crown_margins(pooled, box, labels)
-    smooth = nn.Sequential(nn.Flatten(), nn.Linear(16, 4), nn.Sigmoid(), nn.Linear(4, 3)).double()
-    with pytest.raises(LingraftError, match="not sigmoid"):
-        crown_margins(smooth, box, labels)
-    falling = nn.Sequential(nn.Flatten(), nn.LeakyReLU(-0.2), nn.Linear(16, 3)).double()
-    with pytest.raises(LingraftError, match="not monotone"):
-        interval_bounds(graph_of(falling), *box)
-
-
-@pytest.mark.parametrize(
-    "bend",
-    [
-        lambda x: torch.sub(x, other=2 * x),
-        lambda x: torch.div(x, 2.0, rounding_mode="floor"),
-        lambda x: torch.mul(x, other=torch.tensor(-1.0)),
-    ],
-)
-def test_named_arguments_are_not_overlooked(bend: Callable[[Tensor], Tensor]) -> None:
-    """A difference is not monotone in what is subtracted, and a quotient that is rounded is not linear."""
-
-    class Net(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.relu(bend(x))
-
-    with pytest.raises(LingraftError, match="named arguments"):
-        interval_bounds(graph_of(Net()), torch.zeros(1, 2), torch.ones(1, 2))

@@ -1,0 +1,72 @@
+"""The graph that bounds follow: up to date, and nothing in it is overlooked."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from crown_margins import crown_margins
+from torch import Tensor, nn
+
+from lingraft import LingraftError
+from lingraft.training.differentiable import (
+    Interval,
+    graph_of,
+    interval_bounds,
+)
+
+Draw = Callable[..., tuple[Tensor, Tensor, Interval]]
+
+
+def test_the_graph_follows_weights_and_mode(build: Callable[[str], nn.Module], some_box: Draw) -> None:
+    model = build("batch-norm")
+    _, _, box = some_box()
+    graph = graph_of(model)
+    first = interval_bounds(graph, *box).last.upper
+    with torch.no_grad():
+        model[0][0].weight.mul_(2)
+    assert graph_of(model) is graph
+    assert not torch.equal(interval_bounds(graph, *box).last.upper, first)
+    model.train()
+    assert graph.normalizes_by_batch
+
+
+class Pooled(nn.Sequential):
+    """Max pooling, which intervals bound and CROWN does not."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(2, 3))
+
+
+def test_what_cannot_be_bounded_is_named(some_box: Draw) -> None:
+    _, labels, box = some_box()
+    odd = nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3)).double()
+    with pytest.raises(LingraftError, match=r"layer '1' \(LayerNorm\)"):
+        interval_bounds(graph_of(odd), *box)
+    pooled = Pooled().double()
+    with pytest.raises(LingraftError, match="max pooling"):
+        crown_margins(pooled, box, labels)
+    smooth = nn.Sequential(nn.Flatten(), nn.Linear(16, 4), nn.Sigmoid(), nn.Linear(4, 3)).double()
+    with pytest.raises(LingraftError, match="not sigmoid"):
+        crown_margins(smooth, box, labels)
+    falling = nn.Sequential(nn.Flatten(), nn.LeakyReLU(-0.2), nn.Linear(16, 3)).double()
+    with pytest.raises(LingraftError, match="not monotone"):
+        interval_bounds(graph_of(falling), *box)
+
+
+@pytest.mark.parametrize(
+    "bend",
+    [
+        lambda x: torch.sub(x, other=2 * x),
+        lambda x: torch.div(x, 2.0, rounding_mode="floor"),
+        lambda x: torch.mul(x, other=torch.tensor(-1.0)),
+    ],
+)
+def test_named_arguments_are_not_overlooked(bend: Callable[[Tensor], Tensor]) -> None:
+    """A difference is not monotone in what is subtracted, and a quotient that is rounded is not linear."""
+
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(bend(x))
+
+    with pytest.raises(LingraftError, match="named arguments"):
+        interval_bounds(graph_of(Net()), torch.zeros(1, 2), torch.ones(1, 2))
