@@ -5,6 +5,7 @@ import io
 import re
 import shlex
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from typer.testing import CliRunner
 
 from lingraft.cli import app
 from lingraft.errors import LingraftError
-from lingraft.report.figures import sections
-from lingraft.report.study import studies
+from lingraft.report.figures import FIGURES, Drawn, figure, sections
+from lingraft.report.panels import Panel
+from lingraft.report.study import Study, studies
 from lingraft.report.write import write_report
 from lingraft.runs import Run
 
@@ -160,3 +162,18 @@ def test_a_folder_that_is_no_run_is_refused(bare: Run, tmp_path: Path) -> None:
 def test_no_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LingraftError, match="no runs"):
         write_report([], tmp_path / "r.html")
+
+
+def test_a_figure_of_ones_own_is_part_of_the_page(bare: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lingraft.report.figures.FIGURES", figures := dict(FIGURES))
+
+    @figure("names", "Names", "Length of the names", "A figure that nobody needs.")
+    def names(studies: Sequence[Study]) -> Drawn:
+        longest = max(len(study.name) for study in studies)
+        return {"all": [Panel("names", f"The longest has {longest} letters.", lambda axes: axes.bar(0, longest))]}, {}
+
+    assert list(figures) == [*FIGURES, "names"]
+    html = write_report([bare], tmp_path / "r.html").read_text()
+    assert '<section id="names"' in html
+    assert 'href="#names">Names</a>' in html
+    assert 'aria-label="The longest has 4 letters."' in html

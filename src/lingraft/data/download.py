@@ -164,9 +164,9 @@ def _write(file: io.FileIO, chunk: bytes) -> None:
 
 def _check(part: Path, md5: str) -> None:
     """Throw the part away if it is not what was published."""
-    if (found := md5_of(part)) != md5:
+    if (arrived := md5_of(part)) != md5:
         part.unlink(missing_ok=True)
-        raise _Failed(f"the checksum is {found} instead of {md5}")
+        raise _Failed(f"the checksum is {arrived} instead of {md5}")
 
 
 def _length(part: Path) -> int:

@@ -109,8 +109,8 @@ def _collected(source: Any, count: int | None) -> tuple[Tensor, Tensor]:
     seen = 0
     for pair in pairs:
         if not isinstance(pair, Sequence) or len(pair) != 2:
-            found = type(pair).__name__ + (f" of {len(pair)}" if isinstance(pair, list | tuple) else "")
-            raise LingraftError(f"the data must give pairs (images, labels), not {found}. Let it give only these two.")
+            given = type(pair).__name__ + (f" of {len(pair)}" if isinstance(pair, list | tuple) else "")
+            raise LingraftError(f"the data must give pairs (images, labels), not {given}. Let it give only these two.")
         images, labels = map(_tensor, pair)
         parts.append((images, labels) if labels.ndim else (images[None], labels[None]))
         seen += len(parts[-1][0])

@@ -1,7 +1,7 @@
 """Data sets by name: lingraft's own, those that a user registers, and loading one.
 
-A new data set of lingraft is a file beside this one with its record, `SPEC`, and a place in `OWN`; one of a user is a
-call of `register`. Everything else asks `DATASETS`: commands, their errors, `lingraft data`, training's default radius.
+A new data set of lingraft is a file beside this one with its record, `SPEC`, and a place in `BUILT_IN`; one of a user
+is a call of `register`. All else asks `DATASETS`: commands, their errors, `lingraft data`, default radii.
 """
 
 from pathlib import Path
@@ -14,8 +14,8 @@ from lingraft.errors import LingraftError
 from lingraft.names import lookup
 
 #: Splits, normalization and radii of MNIST, SVHN and CIFAR-10 are those of the original experiments (paper, Section 5).
-OWN = {spec.name: spec for spec in (digits.SPEC, mnist.SPEC, svhn.SPEC, cifar10.SPEC)}
-DATASETS.update(OWN)
+BUILT_IN = {spec.name: spec for spec in (digits.SPEC, mnist.SPEC, svhn.SPEC, cifar10.SPEC)}
+DATASETS.update(BUILT_IN)
 
 SPLITS = ("train", "validation", "test")
 
@@ -38,7 +38,7 @@ def register(spec: DataSpec) -> DataSpec:
     `python -c "import mine; from lingraft.cli import main; main()" train --data mine --model digits-cnn`.
     Registering a name again replaces its data set; the names of lingraft's own are taken.
     """
-    if spec.name in OWN:
+    if spec.name in BUILT_IN:
         raise LingraftError(f"the data set {spec.name!r} is lingraft's own. Register yours under another name.")
     DATASETS[spec.name] = spec
     return spec

@@ -37,17 +37,17 @@ def arrays(content: bytes, most: int) -> dict[str, NDArray]:
     if len(content) < 128 or content[124:128] not in (b"\x00\x01IM", b"\x01\x00MI"):
         raise ValueError("it does not start like a MATLAB 5 file")
     order = "<" if content[126:128] == b"IM" else ">"
-    found: dict[str, NDArray] = {}
+    variables: dict[str, NDArray] = {}
     for element in _elements(memoryview(content)[128:], order):
         if element.kind == _COMPRESSED:
             (element,) = _few(_elements(memoryview(_unpack(element.data, most)), order), 1)
         if element.kind != _MATRIX:
             raise ValueError(f"it has an element of type {element.kind} where a variable should be")
         name, values = _array(element.data, order)
-        if name in found:
+        if name in variables:
             raise ValueError(f"it has the variable {name} twice")
-        found[name] = values
-    return found
+        variables[name] = values
+    return variables
 
 
 def _elements(data: memoryview, order: str) -> Iterator[_Element]:
@@ -71,10 +71,10 @@ def _elements(data: memoryview, order: str) -> Iterator[_Element]:
 
 
 def _few(elements: Iterator[_Element], count: int) -> list[_Element]:
-    found = list(elements)
-    if len(found) != count:
-        raise ValueError(f"it has a variable of {len(found)} elements instead of {count}")
-    return found
+    parts = list(elements)
+    if len(parts) != count:
+        raise ValueError(f"it has a variable of {len(parts)} elements instead of {count}")
+    return parts
 
 
 def _unpack(data: memoryview, most: int) -> bytes:

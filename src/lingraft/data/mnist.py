@@ -55,9 +55,9 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             with gzip.GzipFile(fileobj=raw) if packed else raw as file:
-                found = file.read(len(header))
-                if found != header:
-                    raise damaged("mnist", path, _wrong_header(found, shape))
+                start = file.read(len(header))
+                if start != header:
+                    raise damaged("mnist", path, _wrong_header(start, shape))
                 data = file.read(size + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise damaged("mnist", path, f"it does not unpack ({error})") from error
@@ -69,10 +69,10 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     return np.frombuffer(bytearray(data), dtype=np.uint8).reshape(shape)
 
 
-def _wrong_header(found: bytes, shape: tuple[int, ...]) -> str:
-    if found[:4] != bytes((0, 0, _UNSIGNED_BYTE, len(shape))):
+def _wrong_header(start: bytes, shape: tuple[int, ...]) -> str:
+    if start[:4] != bytes((0, 0, _UNSIGNED_BYTE, len(shape))):
         return f"it does not start like an idx file of unsigned bytes with {len(shape)} dimensions"
-    sizes = "×".join(str(int.from_bytes(found[at : at + 4], "big")) for at in range(4, len(found), 4))
+    sizes = "×".join(str(int.from_bytes(start[at : at + 4], "big")) for at in range(4, len(start), 4))
     return f"it says it holds {sizes} values instead of {'×'.join(map(str, shape))}"
 
 

@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import platformdirs
+
 from lingraft.errors import LingraftError
 
 VARIABLE = "LINGRAFT_DATA"
@@ -17,8 +19,6 @@ def data_root() -> Path:
     """The folder of all data sets: LINGRAFT_DATA, or lingraft's folder in the platform's cache."""
     if value := os.environ.get(VARIABLE):
         return Path(value).expanduser()
-    import platformdirs
-
     return Path(platformdirs.user_cache_dir("lingraft", appauthor=False))
 
 

@@ -45,6 +45,8 @@ from lingraft.solver.verifier import Result
 #: heading → its panels, and what is missing → the command that adds it
 Drawn = tuple[dict[str, list[Panel]], dict[str, str]]
 
+Draw = Callable[[Sequence[Study]], Drawn]
+
 #: run → its results
 Results = Mapping[str, Sequence[Result]]
 
@@ -62,17 +64,17 @@ class Figure:
     title: str
     #: what to see in it
     text: str
-    draw: Callable[[Sequence[Study]], Drawn]
+    draw: Draw
 
 
 #: key → figure, in the order of the page
 FIGURES: dict[str, Figure] = {}
 
 
-def figure(key: str, short: str, title: str, text: str) -> Callable[[Callable[[Sequence[Study]], Drawn]], Any]:
-    """Makes a function a figure of every report, under a key that no other figure has."""
+def figure(key: str, short: str, title: str, text: str) -> Callable[[Draw], Draw]:
+    """A decorator: from now on the function is a figure of every report. A key registered again is replaced."""
 
-    def register(draw: Callable[[Sequence[Study]], Drawn]) -> Callable[[Sequence[Study]], Drawn]:
+    def register(draw: Draw) -> Draw:
         FIGURES[key] = Figure(key, short, title, text, draw)
         return draw
 
