@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lingraft.runs import load as load
     from lingraft.solver.methods import bounds as bounds
     from lingraft.solver.region import Region as Region
+    from lingraft.work.checking import check as check
+    from lingraft.work.corners import corners as corners
     from lingraft.work.demo import demo as demo
     from lingraft.work.environment import doctor as doctor
     from lingraft.work.evaluate import evaluate as evaluate
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from lingraft.work.look import list_models as list_models
     from lingraft.work.look import list_runs as list_runs
     from lingraft.work.look import show_run as show_run
+    from lingraft.work.properties import verify_property as verify_property
     from lingraft.work.save import save as save
     from lingraft.work.score import plan as plan
     from lingraft.work.score import score as score
@@ -46,27 +49,30 @@ _HOME = {
     "Run": "lingraft.runs",
     "benchmark": "lingraft.work.vnncomp.run_benchmark",
     "bounds": "lingraft.solver.methods",
+    "check": "lingraft.work.checking",
     "compare": "lingraft.work.vnncomp.comparison",
+    "corners": "lingraft.work.corners",
     "demo": "lingraft.work.demo",
     "doctor": "lingraft.work.environment",
     "evaluate": "lingraft.work.evaluate",
     "export": "lingraft.work.exporting",
     "export_onnx": "lingraft.formats.onnx_export",
     "graft": "lingraft.model.surgery",
+    "graft_and_tune": "lingraft.work.graft",
     "list_models": "lingraft.work.look",
     "list_runs": "lingraft.work.look",
-    "graft_and_tune": "lingraft.work.graft",
     "load": "lingraft.runs",
     "load_onnx": "lingraft.formats.onnx_import",
     "plan": "lingraft.work.score",
     "pruned": "lingraft.model.surgery",
-    "show_run": "lingraft.work.look",
     "save": "lingraft.work.save",
     "score": "lingraft.work.score",
     "select": "lingraft.work.score",
+    "show_run": "lingraft.work.look",
     "sites": "lingraft.model.sites",
     "train": "lingraft.work.train",
     "verify": "lingraft.work.verify",
+    "verify_property": "lingraft.work.properties",
     "write_report": "lingraft.report.write",
 }
 

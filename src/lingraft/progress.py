@@ -13,8 +13,8 @@ console = Console(stderr=True)
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Advance]:
-    """Show `what` with `total` steps; yields `advance(steps=1, note="")`."""
+def progress(what: str, total: int, shown: bool = True) -> Iterator[Advance]:
+    """Show `what` with `total` steps, unless it is not to be `shown`; yields `advance(steps=1, note="")`."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -24,7 +24,7 @@ def progress(what: str, total: int) -> Iterator[Advance]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
         task = bar.add_task(what, total=total, note="")
 
         def advance(steps: int = 1, note: str = "") -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import lingraft
 from lingraft import LingraftError
 from lingraft.cli import app
 from lingraft.cli.options import parse_images
@@ -123,6 +124,128 @@ def test_what_is_used_again(whole: tuple[Run, dict[str, Any]], tmp_path: Path) -
         next(model.parameters()).mul_(1.001)
     run.save_weights(model)
     assert redone("--images", "3") == 3, "other weights"
+
+
+def from_python(run: Run, images: slice, **options: Any) -> list[str]:
+    """Verdicts of test images that are given as tensors, of a model that is given as a module."""
+    test = load("digits", "test").take(images)
+    found = lingraft.verify(
+        load_model(run), test.pixels(), test.labels, eps=EPS, run=run.path, timeout=60, workers=0, **options
+    )
+    assert [result.index for result in found] == list(range(353))[images]
+    return [result.verdict for result in found]
+
+
+def test_python_and_the_command_line_share_verdicts(run: Run) -> None:
+    """In both directions, wherever the images stand in the test set, and under the same names."""
+    path = run.path / "verdicts.jsonl"
+    printed = json.loads(call(run, "--json", "--workers", "0", "--images", "20:26"))
+    records = path.read_text()
+    verdicts = from_python(run, slice(20, 26))
+    assert path.read_text() == records, "all are known"
+    by_index = {record["index"]: record["verdict"] for record in read_lines(path)}
+    assert verdicts == [by_index[i] for i in range(20, 26)]
+    assert list(run.summary().verification) == [f"digits eps={EPS} images=20:26 timeout=60"]
+    assert without_times(run.summary().as_dict()["verification"].popitem()[1]) == without_times(printed)
+
+    from_python(run, slice(30, 34))
+    records = path.read_text()
+    assert records.count("\n") == 10
+    call(run, "--workers", "0", "--images", "30:34")
+    assert path.read_text() == records, "all are known"
+    assert [record["data"] for record in read_lines(path)] == ["digits"] * 10
+    name = f"digits eps={EPS} images=30:34 timeout=60"
+    assert list(run.summary().verification) == [f"digits eps={EPS} images=20:26 timeout=60", name]
+
+    found = lingraft.verify(run.path, slice(30, 34), timeout=60, workers=0)  # as the command does
+    assert path.read_text() == records
+    assert json.loads(json.dumps(found.figures)) == run.summary().as_dict()["verification"][name]
+
+
+def test_scattered_images_keep_their_place(run: Run) -> None:
+    test, which = load("digits", "test"), [40, 7, 41]
+    images, labels = test.pixels(torch.tensor(which)), test.labels[which]
+    found = lingraft.verify(load_model(run), images, labels, eps=EPS, run=run, timeout=60, workers=0)
+    assert [result.index for result in found] == which
+    assert list(run.summary().verification) == [f"digits eps={EPS} images=7:8,40:42 timeout=60"]
+    records = (run.path / "verdicts.jsonl").read_text()
+    call(run, "--workers", "0", "--images", "40:42")
+    assert (run.path / "verdicts.jsonl").read_text() == records
+    other = labels.clone()
+    other[0] = (other[0] + 1) % 10
+    found = lingraft.verify(load_model(run), images, other, eps=EPS, run=run, timeout=60, workers=0)
+    assert read_lines(run.path / "verdicts.jsonl")[-1]["data"] == "own", "not the label of the data set"
+
+
+def test_verdicts_under_another_name_are_used_and_named(run: Run) -> None:
+    """As version 0.1.0 kept those of Python on other images than the first ones."""
+    call(run, "--workers", "0", "--images", "50:52")
+    path = run.path / "verdicts.jsonl"
+    records = sorted(read_lines(path), key=lambda record: record["index"])
+    old = [{**record, "data": "own", "index": record["index"] - 50} for record in records]
+    path.write_text("".join(json.dumps(record) + "\n" for record in old))
+    seconds = [record["seconds"] for record in old]
+    for _ in range(2):
+        call(run, "--workers", "0", "--images", "50:52")
+        records = read_lines(path)
+        assert [(r["data"], r["index"]) for r in records] == [("own", 0), ("own", 1), ("digits", 50), ("digits", 51)]
+        assert [record["seconds"] for record in records] == 2 * seconds
+
+
+@pytest.mark.parametrize(("verdict", "limit", "known"), [("verified", 59.9, False), ("verified", 60.1, True)])
+def test_a_verdict_that_took_longer_than_the_limit_is_not_used(
+    run: Run, verdict: str, limit: float, known: bool
+) -> None:
+    """Not even where it came but a moment later: VA under a limit must not depend on what was done before."""
+    call(run, "--workers", "0", "--images", "20")
+    path = run.path / "verdicts.jsonl"
+    record = next(record for record in read_lines(path) if record["verdict"] == verdict)
+    path.write_text(json.dumps({**record, "seconds": 60.0, "timeout": 300.0}) + "\n")
+    index = record["index"]
+    call(run, "--workers", "0", "--timeout", str(limit), "--images", f"{index}:{index + 1}")
+    assert (len(read_lines(path)) == 1) == known
+
+
+def test_certificates_from_python(run: Run, tmp_path: Path) -> None:
+    test = load("digits", "test").take(IMAGES)
+    model, proofs = load_model(run), tmp_path / "proofs"
+    plain = lingraft.verify(model, test.pixels(), test.labels, eps=EPS, timeout=60, workers=0)
+    assert {(result.certificate, result.checked) for result in plain} == {(None, None)}
+    for workers in (0, 2):
+        found = lingraft.verify(
+            model, test.pixels(), test.labels, eps=EPS, timeout=60, workers=workers, certificates=proofs, check=True
+        )
+        assert [result.verdict for result in found] == [result.verdict for result in plain]
+        for result in found:
+            verified = True if result.verdict == "verified" else None
+            assert (result.certificate, result.checked, result.proof) == (verified, verified, None)
+        verified = found.summary.verified
+        assert found.certificates is not None
+        assert found.certificates.as_dict() == {
+            "certificates": verified, "checked": verified, "rejected": {}, "missing": {},
+        }  # fmt: skip
+        checked = lingraft.check(proofs, model=proofs / "model.onnx")
+        assert checked
+        assert checked.accepted == len(checked.files) == verified
+        assert {file.path.name for file in checked.files} == {
+            f"image-{result.index}-eps{EPS}.cert" for result in found if result.verdict == "verified"
+        }
+        shutil.rmtree(proofs)
+
+
+def test_certificates_of_a_run_from_python_and_from_the_command_line(run: Run) -> None:
+    found = lingraft.verify(run, 6, timeout=60, workers=0, check=True)
+    folder = run.path / "certificates"
+    times = {file: file.stat().st_mtime_ns for file in folder.glob("*.cert")}
+    assert len(times) == found.summary.verified > 0
+    printed = json.loads(call(run, "--images", "6", "--workers", "0", "--check", "--json"))
+    assert printed["certificates"]["checked"] == len(times)
+    assert {file: file.stat().st_mtime_ns for file in folder.glob("*.cert")} == times, "none is written again"
+    lost = next(iter(times))
+    lost.unlink()
+    again = lingraft.verify(run, 6, timeout=60, workers=0, check=True)
+    assert lost.exists()
+    assert [result.verdict for result in again] == [result.verdict for result in found]
 
 
 def test_a_table_for_people(whole: tuple[Run, dict[str, Any]]) -> None:

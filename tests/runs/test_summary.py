@@ -80,4 +80,15 @@ def test_shares_add_up_and_more_time_never_hurts(found: list[Result]) -> None:
     shares = [share for _, share in summary.curve]
     assert shares == sorted(shares)
     assert shares[-1] == summary.va
-    assert va_curve(found, [20.0])[0][1] == summary.va
+    assert va_curve(found, [20.0])[0][1] == summarize(found, 20.0).va
+    assert summary.va == sum(r.verdict == "verified" and r.seconds <= 10 for r in found) / len(found)
+
+
+def test_what_came_after_the_limit_is_unknown_for_want_of_time() -> None:
+    late = [result("verified", "branch", 10.05, 10), result("falsified", "branch", 10.05), RESULTS[0]]
+    summary = summarize(late, 10.0)
+    assert (summary.verified, summary.falsified, summary.unknown) == (1, 0, 2)
+    assert summary.unknown_reasons == {"time": 2}
+    assert summary.time == pytest.approx((10.05 + 10.05 + 0.15) / 3)
+    assert [r.verdict for r in late] == ["verified", "falsified", "verified"], "the results stay what they are"
+    assert summarize(late, 10.1).unknown == 0

@@ -16,7 +16,7 @@ from lingraft.pool.place import HERE
 from lingraft.solver.confirmation import checked
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Result, Verifier
-from lingraft.work.verify import Tally
+from lingraft.work.keeping import Tally
 
 EPS = 0.08
 
@@ -231,7 +231,7 @@ def test_results_come_as_they_finish_and_can_be_asked_for_singly(
 
 
 def test_progress_says_what_was_found(results: list[Result]) -> None:
-    tally = Tally(len(results))
+    tally = Tally()
     for result in results:
         tally.add(result)
     verified = sum(r.verdict == "verified" for r in results)

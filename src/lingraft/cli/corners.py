@@ -4,8 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 from typer.core import TyperCommand
 
+import lingraft
 from lingraft.cli import app
 from lingraft.cli.options import (
     Device,
@@ -16,6 +19,7 @@ from lingraft.cli.options import (
     Seed,
     Timeout,
     Workers,
+    gibibytes,
     next_step,
     parse_eps,
     print_json,
@@ -73,67 +77,40 @@ def corners(
     A corner case is a test image on which the modal prediction of the baselines and that of the grafted networks
     differ. Verdicts are kept in the run folders after each image; run it again to go on after a stop.
     """
-    from lingraft.cli.holding import hold
-    from lingraft.device import resolve_device
-    from lingraft.files import write_json
-    from lingraft.pool.place import Place
-    from lingraft.progress import console
-    from lingraft.runs import Run
-    from lingraft.solver.budget import GIB
-    from lingraft.solver.request import Limits
-    from lingraft.work.corners import study_corners
-
-    plain, grafted = ([Run(folder) for folder in folders] for folders in (baselines, against))
-    limits = Limits(timeout, None if memory is None else memory * GIB, seed=seed)
-    where = resolve_device(device)
-    radius = None if eps is None else parse_eps(eps)
-    verified = [run for side in (plain, grafted) for run in (side if every_run else side[:1]) if verify or regular]
-    written = {run.path.resolve(): run for run in (*verified, *(grafted[:1] if out is None else ()))}.values()
-    for run in written:
-        run.describe()
-        hold(run.path)
-    if min(len(plain), len(grafted)) < 2:
-        console.print(
-            "[yellow]warning:[/] a side with one network has no majority: some of the images below differ by chance,"
+    if min(len(baselines), len(against)) < 2:
+        warning = typer.style("warning:", fg="yellow")
+        typer.echo(
+            f"{warning} a side with one network has no majority: some of the images below differ by chance,"
             " not by grafting. Name runs of several seeds.",
-            highlight=False,
-            soft_wrap=True,
+            err=True,
         )
-    study = study_corners(
-        plain,
-        grafted,
-        eps=radius,
-        data=data,
+    study = lingraft.corners(
+        baselines,
+        against,
         images=images,
         verify=verify,
         regular=regular,
         every_run=every_run,
-        limits=limits,
-        place=Place(workers),
-        device=where,
+        timeout=timeout,
+        workers=workers,
+        memory=gibibytes(memory),
+        eps=None if eps is None else parse_eps(eps),
+        data=data,
+        out=out,
+        seed=seed,
+        device=device,
     )
-    path = out or grafted[0].path / "corners" / "corners.json"
-    write_json(path, study.as_dict())
-    for run in written:
-        run.keep_command()
     if as_json:
         print_json(study.as_dict())
     else:
         _print(study)
-    summaries = [f.verification for r in (*study.baselines, *study.grafted) for f in (r.corners, r.regular)]
-    unknown = sum(summary.unknown for summary in summaries if summary is not None)
-    if unknown:
-        next_step(f"the same with --timeout {2 * timeout:g}   (tries only unknown images again: {unknown})")
+    if study.unknown:
+        next_step(f"the same with --timeout {2 * timeout:g}   (tries only unknown images again: {study.unknown})")
     else:
-        next_step(f"see {path} for the images and all counts")
+        next_step(f"see {out or against[0] / 'corners' / 'corners.json'} for the images and all counts")
 
 
 def _print(study: "CornerStudy") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from lingraft.work.corners import mean
-
     title = (
         f"{study.data}, ε = {study.eps:.4g}: {len(study.corner_cases):,} corner cases of {study.images:,} test images"
     )
@@ -144,7 +121,7 @@ def _print(study: "CornerStudy") -> None:
         for run in runs:
             table.add_row(f"{side} {run.run}", *_cells(run, study.baselines[0] if run is study.grafted[0] else None))
         if len(runs) > 1:
-            means = mean(runs)
+            means = study.means["baselines" if side == "baseline" else "grafted"]
             shares = [means[which][what] for which in ("corners", "regular") for what in ("va", "sa")]
             table.add_row(f"mean of {side}", *map(_percent, shares), end_section=True)
     console = Console(soft_wrap=True, highlight=False)

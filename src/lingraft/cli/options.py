@@ -35,6 +35,11 @@ def parse_images(text: str) -> slice:
     return slice(int(parts[0] or 0), int(parts[1]) if parts[1] else None)
 
 
+def gibibytes(count: float | None) -> float | None:
+    """In bytes."""
+    return None if count is None else count * 1024**3
+
+
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by lingraft.")]
 RunEps = Annotated[
     str | None,

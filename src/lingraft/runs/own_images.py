@@ -1,5 +1,9 @@
-"""Images of the user's own that a run has verdicts about, kept there for the report and for later calls."""
+"""What the images of a request are called in a run: an image is known by its content.
 
+Images of the user's own that a run has verdicts about are kept there, for the report and for later calls.
+"""
+
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -15,27 +19,36 @@ from lingraft.solver.request import Request
 #: Name of images that the run does not name.
 OWN = "own"
 
+#: Images of a test set that are looked at together.
+BATCH = 1000
 
-def place_of(run: Run, request: Request) -> tuple[str, int]:
-    """What the images are called in this run, and the number of the first of them; images of the user's own are kept.
 
-    Images that are not the first ones of the run's data set are the user's own. Where they go on from those that are
-    there already, or are among them, they keep their numbers; else they come behind them.
+def locate(run: Run, request: Request) -> tuple[str, list[int]]:
+    """What the labelled images of a request are called in this run, and the index of each.
+
+    Where all of them are test images of the run's data set, that and their place in it. Otherwise they are the user's
+    own: those that the run has keep their number, the others come behind them and are kept.
     """
+    asked = list(zip(_digests(request.images.float()), request.labels or [], strict=True))
     name = run.describe().data or OWN
     if name in DATASETS:
-        if _begins_with(name, request.images):
-            return name, 0
+        places = _places_in(name, request)
+        if all(image in places for image in asked):
+            return name, [places[image] for image in asked]
         name = OWN
     kept = kept_images(run, name)
-    old, new = ([] if kept is None else _digests(kept.images)), _digests(request.images)
-    first = next(o for o in range(len(old) + 1) if _agree(old[o:], new))
-    if first + len(new) > len(old):
-        images, labels = request.images.float(), torch.tensor(request.labels)
+    places = {} if kept is None else _places(zip(_digests(kept.images.float()), kept.labels.tolist(), strict=True))
+    new, count = list[int](), 0 if kept is None else len(kept)
+    for i, image in enumerate(asked):
+        if image not in places:
+            places[image] = count + len(new)
+            new.append(i)
+    if new:
+        images, labels = request.images[new].float(), torch.tensor([asked[i][1] for i in new])
         if kept is not None:
-            images, labels = torch.cat([kept.images[:first], images]), torch.cat([kept.labels[:first], labels])
+            images, labels = torch.cat([kept.images, images]), torch.cat([kept.labels, labels])
         save_tensors(_images_path(run, name), {"images": images, "labels": labels})
-    return name, first
+    return name, [places[image] for image in asked]
 
 
 def kept_images(run: Run, name: str) -> ImageSet | None:
@@ -54,18 +67,26 @@ def _images_path(run: Run, name: str) -> Path:
     return run.inside(f"images/{name}.safetensors")
 
 
-def _digests(images: Tensor) -> list[str]:
-    return [digest_image(image) for image in images.float()]
+def _digests(images: Tensor) -> Iterator[str]:
+    return (digest_image(image) for image in images)
 
 
-def _agree(old: list[str], new: list[str]) -> bool:
-    """Whether the shorter one is the beginning of the other."""
-    return all(a == b for a, b in zip(old, new, strict=False))
+def _places(images: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Digest and label of an image → where it stands first."""
+    places: dict[tuple[str, int], int] = {}
+    for i, image in enumerate(images):
+        places.setdefault(image, i)
+    return places
 
 
-def _begins_with(name: str, images: Tensor) -> bool:
+def _places_in(name: str, request: Request) -> dict[tuple[str, int], int]:
+    """Of the test images of a data set; none if it cannot be read, or cannot be what was asked about."""
     try:
         test = load(name, "test")
     except LingraftError:
-        return False
-    return len(images) <= len(test) and torch.equal(test.pixels(slice(len(images))), images.float())
+        return {}
+    exact = torch.equal(request.images.float().to(request.images.dtype), request.images)
+    if not exact or test.images.shape[1:] != request.images.shape[1:]:
+        return {}
+    parts = (test.pixels(slice(start, start + BATCH)) for start in range(0, len(test), BATCH))
+    return _places(zip((digest for part in parts for digest in _digests(part)), test.labels.tolist(), strict=True))

@@ -53,6 +53,7 @@ class Run:
         self.grafted_scores_path = self.path / "scores-grafted.npz"
         self.mask_path = self.path / "mask.safetensors"
         self.verdicts_path = self.path / "verdicts.jsonl"
+        self.corner_verdicts_path = self.path / "corners" / "verdicts.jsonl"
         self.commands_path = self.path / "commands.jsonl"
         self.figures = self.path / "figures"
 

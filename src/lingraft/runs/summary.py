@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -15,7 +15,8 @@ VERDICTS = ("verified", "falsified", "unknown", "misclassified")
 class Summary:
     """Shares are of all images and in [0, 1]; figures that no image contributes to are None.
 
-    `va` is the verified share. `unr` is the share of neurons that are unstable and not grafted, mean over the
+    A verdict that came after the limit does not count: the image is unknown, for want of time. `va` is the verified
+    share. `unr` is the share of neurons that are unstable and not grafted, mean over the
     `unr_images` whose neurons were bounded: an image that is misclassified or falsified by an attack never gets that
     far and has no count (for one that intervals verify, the count is by intervals, for all others by CROWN).
     `time` is the mean of the seconds of the `time_images` that were neither misclassified nor successfully attacked.
@@ -47,7 +48,7 @@ class Summary:
 
 def summarize(results: Iterable[Result], timeout: float) -> Summary:
     """The figures of these results, which had `timeout` seconds each."""
-    results = list(results)
+    results = [in_time(result, timeout) for result in results]
     count = Counter(result.verdict for result in results)
     shares = {name: count[name] / len(results) if results else None for name in VERDICTS}
     unstable = [sum(r.unstable.values()) / r.neurons for r in results if r.unstable and r.neurons]
@@ -75,19 +76,23 @@ def summarize(results: Iterable[Result], timeout: float) -> Summary:
     )
 
 
+def in_time(result: Result, timeout: float) -> Result:
+    """The result, or what it is under this limit: workers may take a moment longer."""
+    if result.verdict in ("verified", "falsified") and result.seconds > timeout:
+        return replace(result, verdict="unknown", reason="time")
+    return result
+
+
 def was_attacked(result: Result) -> bool:
     """Whether an attack found the witness, before any branching."""
     return result.verdict == "falsified" and result.stage == "attack"
 
 
 def va_curve(results: Sequence[Result], limits: Sequence[float]) -> list[tuple[float, float]]:
-    """(limit, share of all images that were verified within it); the last limit is the one that was set.
-
-    A proof that came within the tolerance of that limit, a moment after it, still counts there.
-    """
+    """(limit, share of all images that were verified within it); the last limit is the one that was set."""
     if not results:
         return []
-    times = [min(r.seconds, limits[-1]) for r in results if r.verdict == "verified"]
+    times = [r.seconds for r in results if r.verdict == "verified"]
     return [(limit, sum(t <= limit for t in times) / len(results)) for limit in limits]
 
 

@@ -1,16 +1,19 @@
 """Verdicts kept in a run folder, so that a run that was stopped goes on where it was.
 
-    verdicts.jsonl      one line for each image that was done, appended and flushed
-    witnesses/          counterexamples as safetensors files, named after data set, image and ε
+    verdicts.jsonl           one line for each image that was done, appended and flushed
+    corners/verdicts.jsonl   the same of corner cases, which are harder than other images: a VA over all verdicts of a
+                             run, as a report shows it, must not count them in
+    witnesses/               counterexamples as safetensors files, named after data set, image and ε
 
 A verdict is used again only if it answers the same question: the same network as the verifier converted it, image,
-region and margins (`digest.py`), of a model in the same precision. Those of version 0.1.0 name the weights instead,
-which do not say all that a network computes: they are read, and reports show them, but the images are verified again.
+region and margins (`digest.py`), of a model in the same precision, whatever name it is kept under. Those of version
+0.1.0 name the weights instead, which do not say all that a network computes: they are read, and reports show them, but
+the images are verified again.
 """
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,41 +84,62 @@ def _number(value: float | None) -> float:
 
 
 class Verdicts:
-    """The verdicts of one run folder on the images of a data set, starting with image `first`.
+    """The verdicts of one run folder on images of `data`, which have these `indices` there (default: 0, 1 …).
 
-    They are kept in `path`, by default the run's `verdicts.jsonl`.
+    Those of images whose index is in `apart` are kept with the corner cases.
     """
 
-    def __init__(self, run: Run, data: str, request: Request, limits: Limits, first: int = 0, path: Path | None = None):
-        self.run, self.data, self.request, self.limits, self.first = run, data, request, limits, first
-        self.path = path or run.verdicts_path
+    def __init__(
+        self,
+        run: Run,
+        data: str,
+        request: Request,
+        limits: Limits,
+        indices: Sequence[int] | None = None,
+        apart: Collection[int] = (),
+    ):
+        self.run, self.data, self.request, self.limits, self.apart = run, data, request, limits, apart
+        self.indices = range(len(request)) if indices is None else indices
         #: that of the model, which replays counterexamples and may get an image wrong by its rounding alone
         self.precision = str(request.own_precision(request.images[:0]).dtype)
         self.weights, self.network = digest_weights(run), digest_network(request.network.nodes)
 
     def known(self) -> dict[int, Result]:
-        """Results that need not be found again, by the number of the image in the request."""
-        records: dict[Any, list[dict[str, Any]]] = {}
-        for record in read_lines(self.path):
-            records.setdefault(_key(record), []).append(record)
+        """Results that need not be found again, by the number of the image in the request.
+
+        One that is kept under another name only, or with the corner cases, is kept under this one too.
+        """
+        kept: dict[Any, list[tuple[Path, dict[str, Any]]]] = {}
+        for path in (self.run.corner_verdicts_path, self.run.verdicts_path):
+            for record in read_lines(path):
+                kept.setdefault(_key(record), []).insert(0, (path, record))
         found = {}
-        for i in range(len(self.request)):
-            for record in reversed(records.get(_key(self._about(i)), [])):
+        for i, index in enumerate(self.indices):
+            name = {"data": self.data, "index": index}
+            known = kept.get(_key(self._about(i)), [])
+            # the newest first, but those of this name before others
+            for path, record in sorted(known, key=lambda each: not name.items() <= each[1].items()):
                 result = self._usable(i, record)
                 if result is not None:
-                    found[i] = result
+                    in_file = path == self.run.verdicts_path or index in self.apart
+                    if not (in_file and name.items() <= record.items()):
+                        append_line(self._path(index), {**record, **name})
+                    result.index, found[i] = index, result
                     break
         return found
 
     def keep(self, result: Result) -> None:
         """Add one result to the file; its witness first, so that no record is without it."""
-        record = {**self._about(result.index - self.first), **record_of(result)}
+        record = {**self._about(self.indices.index(result.index)), **record_of(result)}
         if result.witness is not None:
             name = f"witnesses/{self.data}-{result.index}-eps{result.eps:.6g}.safetensors"
             about = {"label": result.label, "eps": result.eps, "weights": self.weights}
             save_tensors(self.run.path / name, {"witness": result.witness}, about)
             record["witness"] = name
-        append_line(self.path, record)
+        append_line(self._path(result.index), record)
+
+    def _path(self, index: int) -> Path:
+        return self.run.corner_verdicts_path if index in self.apart else self.run.verdicts_path
 
     def _about(self, i: int) -> dict[str, Any]:
         """What a verdict on image `i` depends on, and the limits it is found under."""
@@ -126,7 +150,7 @@ class Verdicts:
             "weights": self.weights,
             "data": self.data,
             "image": digest_image(self.request.images[i]),
-            "index": self.first + i,
+            "index": self.indices[i],
             "label": self.request.labels[i],
             "eps": self.request.eps,
             "clip": _range(self.request.clip),
@@ -148,8 +172,8 @@ class Verdicts:
                 same = record["seed"] == self.limits.seed and record["memory_limit"] == self.limits.memory
                 enough = record["timeout"] >= self.limits.timeout
                 return result if same and enough and result.reason in LASTING else None
-            if result.seconds > self.limits.timeout * 1.02 + 1:
-                return None  # decided under a longer limit than the one that is asked for now
+            if result.seconds > self.limits.timeout:
+                return None  # that was too late for the limit that is asked for now
             if result.verdict == "falsified":
                 tensors, _ = load_tensors(self.run.inside(record["witness"]))
                 result.witness = tensors["witness"]
@@ -161,7 +185,7 @@ class Verdicts:
 
 def _key(record: Mapping[str, Any]) -> tuple[str, ...]:
     precision = str(record.get("precision", torch.float32))  # verdicts did not always name it
-    return (precision, *(str(record.get(name)) for name in ("question", "data", "index", "double")))
+    return (precision, *(str(record.get(name)) for name in ("question", "double")))
 
 
 def _range(clip: tuple[float, float] | None) -> list[float] | None:

@@ -59,7 +59,8 @@ class Result:
     the unstable neurons of every site (`nonlinearity.py`), of `neurons` in all; `memory` is the process's peak in MiB.
     `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them, `against` what each margin
     compares the label with (classes, or rows of constraints), and an `error` that ended it. `proof` is there if it was
-    asked for and the verdict is "verified", `remainder` if the search was stopped to be divided.
+    asked for and the verdict is "verified", `remainder` if the search was stopped to be divided. `certificate` says
+    whether a verified image has one, `checked` whether the checker accepts it; None where that was not asked.
     """
 
     verdict: str
@@ -80,6 +81,8 @@ class Result:
     error: str | None = None
     proof: Proof | None = None
     remainder: Remainder | None = None
+    certificate: bool | None = None
+    checked: bool | None = None
 
 
 class Verifier:

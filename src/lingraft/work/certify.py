@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,14 +13,17 @@ import numpy as np
 
 from lingraft.checker.format import Certificate, encode, read
 from lingraft.checker.onnx_reader import load_network
+from lingraft.data import DATASETS
 from lingraft.errors import LingraftError
 from lingraft.files import replacing
-from lingraft.formats.certificate_writer import CertificateWriter
+from lingraft.formats.certificate_writer import CertificateWriter, claim_of_image
+from lingraft.formats.onnx_export import export_onnx
 from lingraft.pool.here import Here
 from lingraft.pool.opening import open_pool
-from lingraft.pool.place import HERE, Place
+from lingraft.pool.place import ANYWHERE, HERE, Place
 from lingraft.pool.pool import Pool
 from lingraft.solver.network import Network
+from lingraft.solver.request import Request
 from lingraft.solver.verifier import Result
 from lingraft.work.check_work import CheckCertificates
 
@@ -116,6 +120,65 @@ class Certifier:
                 self.tally.checked += 1
             else:
                 self.tally.rejected[name] = reason
+
+
+class ImageCertificates:
+    """Certificates of the images of a request, about its model as exported to the same folder; a context.
+
+    Without a `folder` they are checked and not kept. They are checked beside the workers of `place`, which need not
+    wait for that.
+    """
+
+    def __init__(self, request: Request, data: str | None, folder: Path | None, checks: bool, place: Place):
+        self.request, self.data, self.folder, self.checks = request, data, folder, checks
+        self.resources = ExitStack()
+        #: verified ones, with the names of their certificates
+        self.results: list[tuple[str, Result]] = []
+        onnx = (folder or Path(self.resources.enter_context(TemporaryDirectory()))) / "model.onnx"
+        export_onnx(request.model, onnx, input_shape=request.images.shape[1:], images=request.images[:8])
+        local = place if place.ray is None else ANYWHERE  # the files are here
+        self.certifier = self.resources.enter_context(Certifier(onnx, folder, checks, local))
+        self.tally = self.certifier.tally
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.resources.close()
+
+    def has(self, i: int, result: Result) -> bool:
+        """Whether an earlier verdict on image `i` needs no certificate, or has one in the folder."""
+        if result.verdict != "verified":
+            return True
+        name, claim = self._claim(i, result)
+        if not self.certifier.known(name, claim):
+            return False
+        self.results.append((name, result))
+        return True
+
+    def add(self, i: int, result: Result) -> None:
+        """Write the certificate of image `i` if it is verified, and have it checked; its proof is then given up."""
+        if result.verdict == "verified":
+            name, claim = self._claim(i, result)
+            self.certifier.add(name, claim, result, self.request.network)
+            result.proof = None
+            self.results.append((name, result))
+
+    def finish(self) -> None:
+        """Wait until all are checked, and say in the results what became of theirs."""
+        self.certifier.finish()
+        for name, result in self.results:
+            result.certificate = name not in self.tally.missing
+            if result.certificate and self.checks:
+                result.checked = name not in self.tally.rejected
+
+    def _claim(self, i: int, result: Result) -> tuple[str, Certificate]:
+        """The name of the certificate of image `i`, and what it claims."""
+        about: dict[str, Any] = {} if self.data is None else {"data": self.data}
+        about |= {"split": "test"} if self.data in DATASETS else {}
+        about |= {"index": result.index}
+        radius = "" if result.eps is None else f"-eps{result.eps:.6g}"
+        return f"{self.data or 'image'}-{result.index}{radius}", claim_of_image(self.request, i, about)
 
 
 def _claim(certificate: Certificate) -> Mapping[str, Any]:

@@ -13,20 +13,16 @@ from lingraft.data import DATASETS, ImageSet, load
 from lingraft.device import limited_threads, resolve_device
 from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, score
 from lingraft.model import zoo
-from lingraft.pool.place import ANYWHERE
 from lingraft.randomness import derive_generator
 from lingraft.report.run_figures import save_figure
 from lingraft.report.write import write_report
 from lingraft.runs import Run
 from lingraft.runs.holding import holding
-from lingraft.runs.summary import summarize
-from lingraft.solver.request import Limits, Request
-from lingraft.solver.verifier import Result
 from lingraft.training import Destination, TrainingConfig, TrainingData, initialize
 from lingraft.work.evaluate import evaluate
-from lingraft.work.keeping import verify_and_keep
 from lingraft.work.train import described, train_and_keep
 from lingraft.work.tune import tune_and_keep
+from lingraft.work.verify import verify
 
 DATA, MODEL, EPS = "digits", "digits-cnn", 0.1
 
@@ -123,13 +119,9 @@ def _material() -> TrainingData:
 def measure(run: Run, model: nn.Module, test: ImageSet, seed: int) -> dict[str, Any]:
     """SA and RA on all test images, VA and UNR on the first ones, kept in the run."""
     result = evaluate(model, DATA, eps=EPS, steps=40, images="all", seed=seed, run=run)
-    few, limits = test.take(IMAGES), Limits(TIMEOUT, seed=seed)
-    request = Request(model.eval(), few.pixels(), few.labels, eps=EPS)
     run.verdicts_path.unlink(missing_ok=True)
-    results: list[Result] = []
-    verify_and_keep(run, request, limits, ANYWHERE, results.append)
-    figures = summarize(results, TIMEOUT).as_dict()
-    return {**result.as_dict(), "verification": figures}
+    found = verify(model.eval(), IMAGES, data=DATA, eps=EPS, timeout=TIMEOUT, seed=seed, run=run)
+    return {**result.as_dict(), "verification": found.summary.as_dict()}
 
 
 def draw_figures(run: Run, figures: dict[str, Any]) -> Path:

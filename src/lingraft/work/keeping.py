@@ -1,52 +1,106 @@
-"""Verdicts about a model that is kept in a run folder, kept there as they are found."""
+"""Verdicts on the images of a request: those that a run folder holds, then the rest, each kept as it is found."""
 
-from collections.abc import Callable
-from pathlib import Path
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
 from lingraft.errors import LingraftError
 from lingraft.pool.images import verify_each
-from lingraft.pool.place import Place
+from lingraft.pool.place import ANYWHERE, Place
+from lingraft.progress import progress
 from lingraft.runs import Run, load_tensors
-from lingraft.runs.lock import held
-from lingraft.runs.own_images import place_of
-from lingraft.runs.summary import summarize
 from lingraft.runs.verdicts import Verdicts
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Result
+from lingraft.work.certify import ImageCertificates
+
+#: Ranges of images that the name of an entry in summary.json has at most.
+RANGES = 8
 
 
-def verify_and_keep(
-    run: str | Path | Run, request: Request, limits: Limits, place: Place, seen: Callable[[Result], None]
-) -> None:
-    """Find the verdicts that the run does not hold yet; `seen` is called with all of them.
+def find_verdicts(
+    request: Request,
+    limits: Limits,
+    place: Place = ANYWHERE,
+    *,
+    indices: Sequence[int] | None = None,
+    verdicts: Verdicts | None = None,
+    certificates: ImageCertificates | None = None,
+    title: str | None = None,
+) -> list[Result]:
+    """The results of all images, in their order; with a `title`, a bar shows how far it is.
 
-    Verdicts, witnesses and figures go to the run, and images of the user's own too, for the report. The index of a
-    result is the number of its image among all that the run has verdicts about.
+    `indices` are what the results call the images (default: 0, 1 …). What `verdicts` holds is not found again, unless
+    certificates are wanted and it has none; the rest is kept there one by one, so that after a stop it goes on.
     """
-    run = run if isinstance(run, Run) else Run(run)
-    if request.labels is None or request.eps is None or request.constraints is not None:
-        raise LingraftError("a run keeps verdicts about labels within eps. Give both, or leave out the run.")
-    with held(run.path):
-        require_same_weights(run, request.model)
-        data, first = place_of(run, request)
-        verdicts = Verdicts(run, data, request, limits, first)
-        results = verdicts.known()
+    indices = range(len(request)) if indices is None else indices
+    results = {} if verdicts is None else verdicts.known()
+    if certificates is not None:
+        results = {i: result for i, result in results.items() if certificates.has(i, result)}
+    left: dict[int, list[int]] = {}
+    for i, index in enumerate(indices):
+        if i not in results:
+            left.setdefault(index, []).append(i)
+    tally = Tally()
+    with progress(title or "", len(request), shown=title is not None) as advance:
         for result in results.values():
-            seen(result)
-        left, indices = [i for i in range(len(request)) if i not in results], range(first, first + len(request))
-        for result in verify_each(request, limits, place, left, indices):
-            verdicts.keep(result)
-            results[result.index - first] = result
-            seen(result)
-        about = {"data": data, "eps": request.eps, "first": first, "timeout": limits.timeout, "double": limits.double}
-        name = f"{data} eps={request.eps:.6g} images={first}:{first + len(request)} timeout={limits.timeout:g}"
-        name += "" if request.clip == (0, 1) else f" clip={request.clip}"
-        summary = summarize((results[i] for i in range(len(request))), limits.timeout)
-        figures = {**about, "seed": limits.seed, **summary.as_dict()}
-        run.add_to_summary("verification", figures, name)
+            tally.add(result)
+        advance(len(results), str(tally))
+        for result in verify_each(request, limits, place, [i for same in left.values() for i in same], indices):
+            i = left[result.index].pop(0)
+            if verdicts is not None:
+                verdicts.keep(result)
+            if certificates is not None:
+                certificates.add(i, result)
+            results[i] = result
+            tally.add(result)
+            advance(1, str(tally))
+    if certificates is not None:
+        certificates.finish()
+    return [results[i] for i in range(len(request))]
+
+
+@dataclass
+class Tally:
+    """Verdicts so far: what is shown while the work goes on."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, result: Result) -> None:
+        """Count one more."""
+        self.counts[result.verdict] = self.counts.get(result.verdict, 0) + 1
+
+    def __str__(self) -> str:
+        done = max(1, sum(self.counts.values()))
+        verified, falsified, unknown, wrong = (
+            self.counts.get(name, 0) for name in ("verified", "falsified", "unknown", "misclassified")
+        )
+        return (
+            f"verified {verified}, falsified {falsified}, unknown {unknown}, misclassified {wrong};"
+            f" VA so far {verified / done:.1%}"
+        )
+
+
+def entry_name(data: str, request: Request, limits: Limits, indices: Sequence[int]) -> str:
+    """What the figures of these images are called in summary.json."""
+    clip = "" if request.clip == (0, 1) else f" clip={request.clip}"
+    return f"{data} eps={request.eps:.6g} images={_ranges(indices)} timeout={limits.timeout:g}{clip}"
+
+
+def _ranges(indices: Sequence[int]) -> str:
+    """50:100, or 0:10,17:18; where there are too many ranges, a number that changes with them instead."""
+    ranges: list[list[int]] = []
+    for i in sorted(set(indices)):
+        if ranges and ranges[-1][1] == i:
+            ranges[-1][1] = i + 1
+        else:
+            ranges.append([i, i + 1])
+    if len(ranges) > RANGES:
+        return f"{len(set(indices))} #{hashlib.sha256(repr(ranges).encode()).hexdigest()[:8]}"
+    return ",".join(f"{start}:{stop}" for start, stop in ranges)
 
 
 def require_same_weights(run: Run, model: nn.Module) -> None:

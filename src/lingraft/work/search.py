@@ -31,9 +31,7 @@ from lingraft.grafting.fine_tuning import graft_network
 from lingraft.grafting.scores import Scores
 from lingraft.grafting.significance import SIGNIFICANCES
 from lingraft.model.surgery import masks
-from lingraft.pool.images import verify_each
 from lingraft.pool.place import Place
-from lingraft.progress import progress
 from lingraft.runs import ModelDescription, Run
 from lingraft.runs.summary import summarize
 from lingraft.runs.verdicts import Verdicts, digest_weights
@@ -41,6 +39,7 @@ from lingraft.solver.conversion import convert
 from lingraft.solver.digest import digest_network
 from lingraft.solver.request import Limits, Request
 from lingraft.training import Destination, TrainingData
+from lingraft.work.keeping import find_verdicts
 
 
 @dataclass(frozen=True)
@@ -161,15 +160,8 @@ class Search:
         request = Request(model, few.pixels(), few.labels, eps=self.config.eps)
         limits = Limits(self.wanted.timeout, seed=self.config.seed)
         verdicts = Verdicts(run, "validation", request, limits)
-        results = verdicts.known()
-        left = [i for i in range(len(few)) if i not in results]
-        with progress(what, len(few)) as advance:
-            advance(len(results))
-            for result in verify_each(request, limits, Place(self.wanted.workers), left):
-                verdicts.keep(result)
-                results[result.index] = result
-                advance()
-        summary = summarize(results.values(), self.wanted.timeout)
+        results = find_verdicts(request, limits, Place(self.wanted.workers), verdicts=verdicts, title=what)
+        summary = summarize(results, self.wanted.timeout)
         assert summary.va is not None
         assert summary.unknown_share is not None
         return summary.va, summary.unknown_share

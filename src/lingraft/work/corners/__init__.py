@@ -1,7 +1,7 @@
 """Corner cases: the images that grafting changes a network's mind about (the paper, Appendix, "Corner test cases")."""
 
 from lingraft.work.corners.exemplars import corner_cases, modal_classes
-from lingraft.work.corners.study import CornerCase, CornerStudy, Figures, RunFigures, mean, study_corners
+from lingraft.work.corners.study import CornerCase, CornerStudy, Figures, RunFigures, corners, mean
 
 __all__ = [
     "CornerCase",
@@ -9,7 +9,7 @@ __all__ = [
     "Figures",
     "RunFigures",
     "corner_cases",
+    "corners",
     "mean",
     "modal_classes",
-    "study_corners",
 ]

@@ -1,7 +1,9 @@
 """SA and VA on corner cases and on the regular test set (the paper, Appendix, "Corner test cases")."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -9,16 +11,21 @@ import torch
 from torch import Tensor
 
 from lingraft.attack.evaluation import predictions
+from lingraft.data import ImageSet
 from lingraft.data import load as load_data
+from lingraft.device import resolve_device
 from lingraft.errors import LingraftError
-from lingraft.pool.place import ANYWHERE, Place
+from lingraft.files import write_json
+from lingraft.pool.place import Place
 from lingraft.progress import progress
 from lingraft.runs import Run, load, versions
+from lingraft.runs.holding import holding
 from lingraft.runs.summary import Summary, summarize
-from lingraft.runs.verdicts import digest_weights
-from lingraft.solver.request import Limits
+from lingraft.runs.verdicts import Verdicts, digest_weights
+from lingraft.solver.request import Limits, Request
+from lingraft.solver.verifier import Result
 from lingraft.work.corners.exemplars import corner_cases, modal_classes
-from lingraft.work.corners.scattered import verify_scattered
+from lingraft.work.keeping import find_verdicts
 
 
 @dataclass(frozen=True)
@@ -63,10 +70,20 @@ class CornerStudy:
     baselines: list[RunFigures]
     grafted: list[RunFigures]
 
+    @property
+    def unknown(self) -> int:
+        """Verdicts that more time may change."""
+        figures = [part for run in (*self.baselines, *self.grafted) for part in (run.corners, run.regular)]
+        return sum(part.verification.unknown for part in figures if part.verification is not None)
+
+    @property
+    def means(self) -> dict[str, dict[str, dict[str, float | None]]]:
+        """`mean` of either side."""
+        return {"baselines": mean(self.baselines), "grafted": mean(self.grafted)}
+
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        means = {"baselines": mean(self.baselines), "grafted": mean(self.grafted)}
-        return {**asdict(self), "mean": means, "versions": versions()}
+        return {**asdict(self), "mean": self.means, "versions": versions()}
 
 
 def mean(runs: Sequence[RunFigures]) -> dict[str, dict[str, float | None]]:
@@ -104,74 +121,129 @@ def agreed(runs: Sequence[Run], eps: float | None, data: str | None) -> tuple[st
     return descriptions[0].data_set(data), descriptions[0].radius(eps), descriptions[0].classes
 
 
-def study_corners(
-    baselines: Sequence[Run],
-    grafted: Sequence[Run],
+def corners(
+    baselines: Sequence[str | Path | Run],
+    against: Sequence[str | Path | Run],
     *,
-    eps: float | None = None,
-    data: str | None = None,
     images: int | None = None,
     verify: int = 100,
     regular: int = 100,
     every_run: bool = False,
-    limits: Limits | None = None,
-    place: Place = ANYWHERE,
-    device: torch.device | str = "cpu",
+    timeout: float = 300.0,
+    workers: int | None = None,
+    memory: float | None = None,
+    eps: float | None = None,
+    data: str | None = None,
+    out: str | Path | None = None,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
 ) -> CornerStudy:
     """Find the corner cases among the first `images` test images (default: all), and measure the runs on them.
 
     SA is measured of every run. VA, on the first `verify` corner cases and on the first `regular` images, is measured
-    of the first run on each side, or of every run; 0 leaves it out. Verdicts go to the run folders: see `scattered`.
-    `eps` and `data` are by default those of the runs, which must agree.
+    of the first run on each side, or of every run; 0 leaves it out. Verdicts are kept in the run folders, those on
+    corner cases apart; `eps` and `data` are by default those of the runs, which must agree. The study is written to
+    `out`, by default corners/corners.json of the first grafted run (of `against`).
     """
-    if not (baselines and grafted):
+    if not (baselines and against):
         raise LingraftError("there is nothing to compare. Name at least one baseline and one grafted run.")
     if min(verify, regular) < 0:
         raise LingraftError(f"cannot verify {min(verify, regular)} images. Name a number of images, or 0 for none.")
-    limits = limits or Limits()
-    sides, runs = (baselines, grafted), [*baselines, *grafted]
-    data, eps, classes = agreed(runs, eps, data)
+    limits, place, where = Limits(timeout, memory, seed=seed), Place(workers), resolve_device(str(device))
+    plain, grafted = ([run if isinstance(run, Run) else Run(run) for run in side] for side in (baselines, against))
+    verified = [run for side in (plain, grafted) for run in (side if every_run else side[:1]) if verify or regular]
+    written = {run.path.resolve(): run for run in (*verified, *(grafted[:1] if out is None else ()))}.values()
+    with ExitStack() as inside:
+        for run in written:
+            run.describe()
+            inside.enter_context(holding(run.path))
+        data, eps, classes = agreed([*plain, *grafted], eps, data)
+        cases = _find_cases(plain, grafted, data, images, classes, where)
+        few = Few(min(regular, len(cases.test)), cases.indices[:verify].tolist())
+
+        def measure(run: Run) -> RunFigures:
+            results = verify_few(run, data, cases.test, few, eps, limits, place, where) if run in verified else {}
+            right = cases.predicted[run] == cases.test.labels
+            return RunFigures(
+                str(run.path),
+                _figures(right[cases.indices], [results[i] for i in few.cases if results], timeout),
+                _figures(right, [results[i] for i in range(few.first) if results], timeout),
+            )
+
+        study = CornerStudy(
+            data=data,
+            eps=eps,
+            timeout=timeout,
+            seed=seed,
+            images=len(cases.test),
+            corner_cases=cases.described(),
+            baselines=[measure(run) for run in plain],
+            grafted=[measure(run) for run in grafted],
+        )
+        write_json(Path(out) if out else grafted[0].path / "corners" / "corners.json", study.as_dict())
+        for run in written:
+            run.keep_command()
+    return study
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Test images, what each run predicts of them, the modal classes of either side, and which are corner cases."""
+
+    test: ImageSet
+    predicted: dict[Run, Tensor]
+    modal: list[Tensor]
+    indices: Tensor
+
+    def described(self) -> list[CornerCase]:
+        """One by one."""
+        return [
+            CornerCase(i, int(self.test.labels[i]), *(side[i].nonzero().flatten().tolist() for side in self.modal))
+            for i in self.indices.tolist()
+        ]
+
+
+def _find_cases(
+    plain: Sequence[Run], grafted: Sequence[Run], data: str, images: int | None, classes: int, device: torch.device
+) -> Cases:
     test = load_data(data, "test")
     test = test if images is None else test.take(images)
-    baselines[0].describe().check_fits(test, "test")
+    plain[0].describe().check_fits(test, "test")
     predicted: dict[Run, Tensor] = {}
-    with progress("predicting", len(runs)) as advance:
-        for run in runs:
+    with progress("predicting", len(plain) + len(grafted)) as advance:
+        for run in (*plain, *grafted):
             predicted[run] = predictions(load(run, device=device), test, device=device)
             advance()
-    modal = [modal_classes(torch.stack([predicted[run] for run in side]), classes) for side in sides]
-    corners = corner_cases(*modal)
-    if not len(corners):
+    modal = [modal_classes(torch.stack([predicted[run] for run in side]), classes) for side in (plain, grafted)]
+    indices = corner_cases(*modal)
+    if not len(indices):
         raise LingraftError(
             f"no corner cases: the modal predictions of both sides agree on all {len(test):,} images."
             " Look at more images, or compare runs that are further apart."
         )
+    return Cases(test, predicted, modal, indices)
 
-    first, others = min(regular, len(test)), corners[:verify].tolist()
 
-    def measure(run: Run, verified: bool) -> RunFigures:
-        results = {}
-        if verified and (first or others):
-            model = load(run, device=device)
-            results = verify_scattered(run, model, data, test, eps, limits, place, first, others)
+def _figures(right: Tensor, results: Sequence[Result], timeout: float) -> Figures:
+    summary = summarize(results, timeout) if results else None
+    return Figures(len(right), int(right.sum()) / len(right), summary.va if summary else None, summary)
 
-        def figures(right: Tensor, which: Sequence[int]) -> Figures:
-            summary = summarize((results[i] for i in which), limits.timeout) if which and results else None
-            return Figures(len(right), int(right.sum()) / len(right), summary.va if summary else None, summary)
 
-        right = predicted[run] == test.labels
-        return RunFigures(str(run.path), figures(right[corners], others), figures(right, range(first)))
+@dataclass(frozen=True)
+class Few:
+    """Test images to verify: the `first` ones, and these corner `cases`, by index."""
 
-    return CornerStudy(
-        data=data,
-        eps=eps,
-        timeout=limits.timeout,
-        seed=limits.seed,
-        images=len(test),
-        corner_cases=[
-            CornerCase(i, int(test.labels[i]), *(side[i].nonzero().flatten().tolist() for side in modal))
-            for i in corners.tolist()
-        ],
-        baselines=[measure(run, every_run or run is baselines[0]) for run in baselines],
-        grafted=[measure(run, every_run or run is grafted[0]) for run in grafted],
-    )
+    first: int
+    cases: list[int]
+
+
+def verify_few(
+    run: Run, data: str, test: ImageSet, few: Few, eps: float, limits: Limits, place: Place, device: torch.device
+) -> dict[int, Result]:
+    """Results by index; the run keeps them, those of corner cases that are not among the first images apart."""
+    which = sorted({*range(few.first), *few.cases})
+    request = Request(load(run, device=device), test.pixels(torch.tensor(which)), test.labels[which], eps=eps)
+    verdicts = Verdicts(run, data, request, limits, which, apart={i for i in few.cases if i >= few.first})
+    title = f"verifying {run.path}"
+    results = find_verdicts(request, limits, place, indices=which, verdicts=verdicts, title=title)
+    return dict(zip(which, results, strict=True))
