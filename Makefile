@@ -2,6 +2,7 @@
 #   make demo    the main job end to end on embedded data
 #   make test    lint, types and tests
 # and, for those who change lingraft:
+#   make quick   lint, types and the tests worth running after every edit: a minute or so
 #   make docs    the documentation as a site in build/site; any warning is an error
 #   make dist    wheel and source distribution in dist/
 #   make faults  commands killed, disks full, files damaged …: minutes, and a table (disks as root only)
@@ -13,10 +14,16 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: demo test docs dist faults fuzz clean
+.PHONY: demo quick test docs dist faults fuzz clean
 
 demo: $(READY)
 	$(BIN)/lingraft demo
+
+quick: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -n 2 --quick
 
 test: $(READY)
 	$(BIN)/ruff check .

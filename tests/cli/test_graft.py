@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 import lingraft
 from lingraft import LingraftError
 from lingraft.cli import app
-from lingraft.cli.select import parse_gammas
 from lingraft.grafting.mask_file import load_mask
 from lingraft.model.surgery import masks
 from lingraft.runs import Run
@@ -166,13 +165,6 @@ def test_mistakes_are_explained(parent: Path, tmp_path: Path):
     assert "lingraft score" in fails("select", parent, "--scores", tmp_path / "none.npz")
     assert "unknown significance" in fails("score", parent, "--significance", "size")
     assert not (tmp_path / "out").exists()
-
-
-def test_gammas():
-    assert parse_gammas("2,1.5,1,0") == (2.0, 1.5, 1.0, 0.0)
-    assert parse_gammas("inf") == (float("inf"),)
-    with pytest.raises(LingraftError, match="0 or above"):
-        parse_gammas("2,-1")
 
 
 def test_auto_finds_a_setting_and_keeps_its_candidates(parent: Path, tmp_path: Path):

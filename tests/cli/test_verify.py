@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 import lingraft
 from lingraft import LingraftError
 from lingraft.cli import app
-from lingraft.cli.options import parse_images
 from lingraft.data import load
 from lingraft.files import read_lines
 from lingraft.runs import Run, load_tensors
@@ -293,13 +292,3 @@ def test_bad_models(run: Run) -> None:
         call(run)
     assert run.summary().as_dict() == {}
     assert not (run.path / "verdicts.jsonl").exists()
-
-
-def test_numbers_of_images() -> None:
-    assert [parse_images(text) for text in ("7", "3:9", ":4", "5:", "all")] == [
-        slice(7),
-        slice(3, 9),
-        slice(0, 4),
-        slice(5, None),
-        slice(None),
-    ]

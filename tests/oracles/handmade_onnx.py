@@ -4,7 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
+import torch
 from onnx import TensorProto, helper, numpy_helper, save_model, shape_inference
+from torch import nn
 
 
 def write_onnx(
@@ -70,3 +73,25 @@ def onnx_bytes(
 def floats(*shape: int) -> np.ndarray:
     """Random numbers, the same each time."""
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def weights(*shape: int, seed: int = 0) -> np.ndarray:
+    """Random numbers of a seed."""
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def integers(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)
+
+
+def kinds(module: nn.Module) -> list[str]:
+    """The names of the layers' classes."""
+    return [type(child).__name__ for child in module.children()]
+
+
+def assert_same(path: Path, module: nn.Module, *shape: int) -> None:
+    """onnxruntime, image by image, gives what the module gives for a batch of three."""
+    x = torch.rand(3, *shape) * 4 - 2
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    theirs = np.concatenate([session.run(None, {"x": image[None].numpy()})[0] for image in x])
+    np.testing.assert_allclose(module(x).detach().numpy(), theirs, rtol=1e-4, atol=1e-5)

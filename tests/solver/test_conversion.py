@@ -48,19 +48,6 @@ def test_vectors(seed: int, kind: str, graft: bool) -> None:
     _equal(model, shape, nets.points(nets.box(shape, seed, 2.0), seed, 8, model))
 
 
-def test_values_of_sites_are_the_models() -> None:
-    for seed in range(10):
-        model, shape = nets.conv(seed, "residual")
-        images = nets.points(nets.box(shape, seed, 0.5), seed, 4)
-        network = Network.from_module(model, shape)
-        values = network.values(images)
-        seen = nets.preactivations(model, images)
-        for i in network.sites:
-            node = network.nodes[i]
-            if node.public:  # type: ignore[attr-defined]
-                torch.testing.assert_close(network.outside(values[node.inputs[0]]), seen[node.name])
-
-
 def test_float32_models_keep_their_own_numbers() -> None:
     """Numbers written in the model are used as a float32 model uses them, and not rounded in a float64 model."""
     for dtype in (torch.float32, torch.float64):
@@ -207,21 +194,6 @@ def test_unsupported_layers_are_named(layer: nn.Module, message: str) -> None:
     model = nn.Sequential(layer, nn.Flatten()).double().eval()
     with pytest.raises(LingraftError, match=message):
         Network.from_module(model, (1, 4, 4))
-
-
-def test_models_that_must_not_be_verified() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(), nn.ReLU())
-    with pytest.raises(LingraftError, match="training mode"):
-        Network.from_module(model, (4,))
-    model.eval()
-    model[1].train()
-    with pytest.raises(LingraftError, match="training mode"):
-        Network.from_module(model, (4,))
-    model.eval()
-    with torch.no_grad():
-        model[0].weight[1, 2] = torch.nan
-    with pytest.raises(LingraftError, match=r"0\.weight"):
-        Network.from_module(model, (4,))
 
 
 def test_a_conversion_that_differs_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lingraft import LingraftError
-from lingraft.formats.answer import Answer, Counterexample, read_counterexample
+from lingraft.formats.answer import Answer, Counterexample
 from lingraft.formats.onnx_export import export_onnx
 from lingraft.formats.onnx_network import OnnxNetwork
 from lingraft.formats.vnnlib import Box, Conjunction, Property
@@ -211,18 +211,6 @@ load_onnx({str(net.path)!r})
 assert 'torch._dynamo' not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_answers_as_text() -> None:
-    found = Counterexample(np.array([0.1, 1e-9]), np.array([2.5], np.float32))
-    text = str(Answer("sat", counterexample=found))
-    assert text == "sat\n((X_0 0.1)\n(X_1 0.000000001)\n(Y_0 2.5))"
-    assert read_counterexample(text, 2).tolist() == [0.1, 1e-9]
-    assert str(Answer("unsat")) == "unsat"
-    assert read_counterexample("unsat", 2) is None
-    for inputs in (1, 3):
-        with pytest.raises(LingraftError, match="2 inputs"):
-            read_counterexample(text, inputs)
 
 
 @pytest.mark.parametrize(

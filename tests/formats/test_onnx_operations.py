@@ -1,0 +1,237 @@
+"""Operations of ONNX files, each compared with onnxruntime; what is not supported is named."""
+
+import numpy as np
+import pytest
+from handmade_onnx import assert_same, integers, kinds, weights
+
+from lingraft import LingraftError
+from lingraft.formats.onnx_import import load_onnx
+from lingraft.model.tracing import trace
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shape", "constants", "layers"),
+    [
+        pytest.param(
+            [("Gemm", "x w b", "y", {"transB": 1})], (4,), {"w": weights(3, 4), "b": weights(3)}, ["Linear"], id="gemm"
+        ),
+        pytest.param(
+            [("Gemm", "x w b", "y", {"alpha": 0.5, "beta": 3.0})],
+            (4,),
+            {"w": weights(4, 3), "b": weights(1, 3)},
+            ["Linear"],
+            id="gemm-scaled",
+        ),
+        pytest.param([("Gemm", "x w", "y")], (4,), {"w": weights(4, 3)}, ["Linear"], id="gemm-without-bias"),
+        pytest.param(
+            [("MatMul", "x w", "h"), ("Add", "b h", "y")],
+            (4,),
+            {"w": weights(4, 3), "b": weights(3)},
+            ["Linear"],
+            id="matmul-add",
+        ),
+        pytest.param(
+            [("MatMul", "x w", "h"), ("Sub", "h b", "y")],
+            (2, 4),
+            {"w": weights(4, 3), "b": weights(3)},
+            ["Linear"],
+            id="matmul-sub-rank-3",
+        ),
+        pytest.param([("MatMul", "w x", "y")], (4, 1), {"w": weights(3, 4)}, ["Linear"], id="matmul-from-the-left"),
+        pytest.param(
+            [("Conv", "x w b", "y", {"strides": [2, 1], "pads": [1, 0, 1, 0], "dilations": [1, 2]})],
+            (2, 7, 7),
+            {"w": weights(3, 2, 3, 2), "b": weights(3)},
+            ["Conv2d"],
+            id="conv",
+        ),
+        pytest.param(
+            [("Conv", "x w", "y", {"pads": [0, 1, 2, 1], "group": 2})],
+            (4, 5, 5),
+            {"w": weights(6, 2, 3, 3)},
+            ["ZeroPad2d", "Conv2d"],
+            id="conv-uneven-pads",
+        ),
+        pytest.param(
+            [("Conv", "x w", "y", {"auto_pad": "SAME_UPPER", "strides": [2, 2]})],
+            (1, 6, 5),
+            {"w": weights(1, 1, 3, 3)},
+            ["ZeroPad2d", "Conv2d"],
+            id="conv-same-upper",
+        ),
+        pytest.param(
+            [("Conv", "x w", "y", {"auto_pad": "SAME_LOWER"})],
+            (1, 6, 5),
+            {"w": weights(1, 1, 2, 2)},
+            ["ZeroPad2d", "Conv2d"],
+            id="conv-same-lower",
+        ),
+        pytest.param(
+            [("Conv", "x w", "y", {"auto_pad": "VALID"})], (1, 6, 5), {"w": weights(1, 1, 2, 2)}, ["Conv2d"], id="valid"
+        ),
+        pytest.param(
+            [("Conv", "x w", "h"), ("Add", "h b", "y")],
+            (2, 5, 5),
+            {"w": weights(3, 2, 3, 3), "b": weights(1, 3, 1, 1)},
+            ["Conv2d"],
+            id="conv-add",
+        ),
+        pytest.param(
+            [("Conv", "x w", "y", {"pads": [1, 1]})], (2, 8), {"w": weights(3, 2, 3)}, ["Conv1d"], id="conv-1d"
+        ),
+        pytest.param(
+            [("BatchNormalization", "x s b m v", "y", {"epsilon": 0.01})],
+            (3, 4, 4),
+            {"s": weights(3), "b": weights(3), "m": weights(3), "v": np.abs(weights(3))},
+            ["BatchNorm2d"],
+            id="batch-norm",
+        ),
+        pytest.param(
+            [("BatchNormalization", "x s b m v", "y")],
+            (3,),
+            {"s": weights(3), "b": weights(3), "m": weights(3), "v": np.abs(weights(3))},
+            ["BatchNorm1d"],
+            id="batch-norm-1d",
+        ),
+        pytest.param([("Relu", "x", "y")], (3,), {}, ["ReLU"], id="relu"),
+        pytest.param([("LeakyRelu", "x", "y", {"alpha": 0.2})], (3,), {}, ["LeakyReLU"], id="leaky"),
+        pytest.param([("Sigmoid", "x", "h"), ("Tanh", "h", "y")], (3,), {}, ["Sigmoid", "Tanh"], id="smooth"),
+        pytest.param(
+            [("MaxPool", "x", "y", {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]})],
+            (2, 7, 7),
+            {},
+            ["MaxPool2d"],
+            id="max-pool",
+        ),
+        pytest.param(
+            [("AveragePool", "x", "y", {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 1, 1, 1]})],
+            (2, 6, 6),
+            {},
+            ["AvgPool2d"],
+            id="average-pool-without-padding-counted",
+        ),
+        pytest.param(
+            [("AveragePool", "x", "y", {"kernel_shape": [2, 2], "pads": [0, 0, 1, 1], "count_include_pad": 1})],
+            (2, 6, 6),
+            {},
+            ["ZeroPad2d", "AvgPool2d"],
+            id="average-pool-uneven-pads",
+        ),
+        pytest.param([("GlobalAveragePool", "x", "y")], (2, 6, 6), {}, ["AdaptiveAvgPool2d"], id="global-pool"),
+        pytest.param([("Flatten", "x", "y")], (2, 3, 3), {}, ["Flatten"], id="flatten"),
+        pytest.param([("Flatten", "x", "y", {"axis": 0})], (6,), {}, [], id="flatten-of-nothing"),
+        pytest.param([("Reshape", "x s", "y")], (2, 6), {"s": integers(0, -1, 4)}, [], id="reshape-copied-dimension"),
+        pytest.param([("Reshape", "x s", "y")], (2, 6), {"s": integers(-1, 12)}, ["Flatten"], id="reshape-open-batch"),
+        pytest.param([("Reshape", "x s", "y")], (2, 6), {"s": integers(1, 3, 4)}, [], id="reshape-batch-of-one"),
+        pytest.param([("Transpose", "x", "y", {"perm": [0, 3, 1, 2]})], (2, 3, 4), {}, [], id="transpose"),
+        pytest.param(
+            [("Squeeze", "x a", "h"), ("Unsqueeze", "h b", "y")],
+            (1, 5),
+            {"a": integers(1), "b": integers(-1)},
+            ["Flatten"],
+            id="squeeze-unsqueeze",
+        ),
+        pytest.param([("Relu", "x", "h"), ("Concat", "x h x", "y", {"axis": -1})], (2, 3), {}, ["ReLU"], id="concat"),
+        pytest.param(
+            [("Pad", "x p", "y")], (2, 3, 3), {"p": integers(0, 0, 1, 0, 0, 0, 2, 1)}, ["ZeroPad2d"], id="pad"
+        ),
+        pytest.param(
+            [("Pad", "x p v", "y")],
+            (2, 3, 3),
+            {"p": integers(0, 1, 0, 0, 0, 0, 0, 1), "v": np.array(0.5, np.float32)},
+            [],
+            id="pad-channels-with-a-value",
+        ),
+        pytest.param(
+            [("Identity", "x", "a"), ("Dropout", "a", "h"), ("Relu", "h", "y")], (3,), {}, ["ReLU"], id="nothing"
+        ),
+        pytest.param(
+            [("Sub", "x m", "h"), ("Div", "h s", "y")],
+            (3, 2, 2),
+            {"m": weights(3, 1, 1), "s": np.abs(weights(1, 3, 1, 1)) + 1},
+            [],
+            id="normalization",
+        ),
+        pytest.param([("Sub", "c x", "h"), ("Mul", "c h", "y")], (3,), {"c": weights(3)}, [], id="constant-first"),
+        pytest.param(
+            [("Relu", "x", "a"), ("Tanh", "x", "b"), ("Sub", "a b", "h"), ("Add", "h x", "y")],
+            (3,),
+            {},
+            ["ReLU", "Tanh"],
+            id="values-added",
+        ),
+    ],
+)
+def test_operation(make_onnx, nodes, shape, constants, layers):
+    path = make_onnx(nodes, [1, *shape], constants)
+    module = load_onnx(path)
+    assert kinds(module) == layers
+    assert module.input_shape == shape
+    assert_same(path, module, *shape)
+    trace(module)
+
+
+def test_older_operator_sets_give_lists_as_attributes(make_onnx):
+    nodes = [
+        ("Pad", "x", "p", {"pads": [0, 0, 1, 1, 0, 0, 1, 1], "value": 0.0}),
+        ("Unsqueeze", "p", "u", {"axes": [1]}),
+        ("Squeeze", "u", "y", {"axes": [1]}),
+    ]
+    path = make_onnx(nodes, [1, 2, 3, 3], opset=10)
+    module = load_onnx(path)
+    assert kinds(module) == ["ZeroPad2d"]
+    assert_same(path, module, 2, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shape", "constants", "message"),
+    [
+        pytest.param([("Softmax", "x", "y")], (3,), {}, "Softmax.*the_y.*not supported", id="operation"),
+        pytest.param([("Mul", "x x", "y")], (3,), {}, "Mul node .*the_y.*product", id="product"),
+        pytest.param([("Div", "c x", "y")], (3,), {"c": weights(3)}, "division by a value", id="division"),
+        pytest.param([("MatMul", "x x", "y")], (1, 1), {}, "constant matrix", id="matmul"),
+        pytest.param([("Add", "x c", "y")], (3,), {"c": weights(2, 3)}, "across the batch", id="batch-constant"),
+        pytest.param([("Transpose", "x", "y", {"perm": [1, 0]})], (3,), {}, "moves the batch", id="transpose"),
+        pytest.param([("Reshape", "x s", "y")], (3,), {"s": integers(3)}, "batch dimension", id="reshape"),
+        pytest.param([("Concat", "x x", "y", {"axis": 0})], (3,), {}, "batch dimension", id="concat"),
+        pytest.param(
+            [("Pad", "x p", "y", {"mode": "reflect"})],
+            (3,),
+            {"p": integers(0, 1, 0, 1)},
+            "mode = reflect",
+            id="reflect",
+        ),
+        pytest.param([("Pad", "x p", "y")], (3,), {"p": integers(0, -1, 0, 0)}, "pads", id="crop"),
+        pytest.param(
+            [("MaxPool", "x", "y", {"kernel_shape": [2, 2], "pads": [0, 0, 1, 1]})],
+            (1, 4, 4),
+            {},
+            "padding",
+            id="max-pool",
+        ),
+        pytest.param(
+            [("Gemm", "x w", "y", {"transA": 1})], (1,), {"w": weights(1, 3)}, "transA = 1 is not", id="attribute"
+        ),
+        pytest.param(
+            [("ConstantOfShape", "s", "h"), ("Add", "x h", "y")],
+            (1,),
+            {"s": integers(1, 1 << 40)},
+            "too many",
+            id="bomb",
+        ),
+        pytest.param([("Gemm", "x w", "y")], (3,), {"w": np.full((3, 2), np.nan, np.float32)}, "NaN", id="nan"),
+        pytest.param([("Identity", "c", "y")], (3,), {"c": weights(3)}, "does not depend", id="constant-network"),
+        pytest.param(
+            [("Pad", "x p", "y")], (3,), {"p": integers(0, 0, 0, 1 << 40)}, "too many|not valid", id="huge-pad"
+        ),
+    ],
+)
+def test_unsupported(make_onnx, nodes, shape, constants, message):
+    with pytest.raises(LingraftError, match=message):
+        load_onnx(make_onnx(nodes, [1, *shape], constants))
+
+
+def test_custom_operation(make_onnx):
+    path = make_onnx([("Graft", "x", "y")], [1, 3], domain="my.own")
+    with pytest.raises(LingraftError, match=r"my\.own"):
+        load_onnx(path)

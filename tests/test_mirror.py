@@ -1,0 +1,52 @@
+"""Tests stand where the source stands: src/lingraft/a/b.py is tested in tests/a/test_b.py, or the list below says where."""
+
+import ast
+from pathlib import Path
+
+import lingraft
+
+SOURCE, TESTS = Path(lingraft.__file__).parent, Path(__file__).parent
+#: Modules with at most so many lines of code may do without: what uses them tests them.
+SMALL = 40
+
+#: What is tested along with something else, because there is no other way to see what it does.
+TESTED_ELSEWHERE = {}
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines with statements: no imports, documentation, comments or blank lines."""
+    lines: set[int] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.stmt) or isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        inner = getattr(node, "body", None)  # the lines of what is inside are counted there
+        lines |= set(range(node.lineno, (inner[0].lineno if isinstance(inner, list) else node.end_lineno + 1)))
+    return len(lines)
+
+
+def place(module: Path) -> Path:
+    """Where the tests of a module belong; those of a package have its name."""
+    parts = module.relative_to(SOURCE)
+    name = (parts.parent.name or "lingraft") if parts.stem == "__init__" else parts.stem
+    return TESTS / parts.parent / f"test_{name}.py"
+
+
+def test_every_module_has_its_tests():
+    missing = [
+        str(path.relative_to(SOURCE))
+        for path in sorted(SOURCE.rglob("*.py"))
+        if lines_of_code(path) > SMALL and not place(path).exists()
+    ]
+    assert sorted(set(missing) - TESTED_ELSEWHERE.keys()) == [], "write these tests, or say where they are"
+    assert sorted(TESTED_ELSEWHERE.keys() - set(missing)) == [], (
+        "these are not there, are small, or have tests of their own"
+    )
+
+
+def test_the_list_is_short_and_names_what_is_there():
+    assert len(TESTED_ELSEWHERE) < 40
+    for module, test in TESTED_ELSEWHERE.items():
+        assert (SOURCE / module).is_file(), module
+        assert (TESTS / test).is_file(), test
