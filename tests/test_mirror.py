@@ -10,7 +10,47 @@ SOURCE, TESTS = Path(lingraft.__file__).parent, Path(__file__).parent
 SMALL = 40
 
 #: What is tested along with something else, because there is no other way to see what it does.
-TESTED_ELSEWHERE = {}
+TESTED_ELSEWHERE = {
+    "checker/clip.py": "checker/test_rounding.py",
+    "checker/collapse.py": "checker/test_bounds.py",
+    "checker/dual.py": "checker/test_rounding.py",
+    "checker/rows.py": "checker/test_rounding.py",
+    "checker/tree.py": "checker/test_check.py",
+    "cli/reproduce.py": "work/experiments/test_reproduce.py",
+    "cli/score.py": "cli/test_graft.py",
+    "formats/batch_norm_form.py": "formats/test_onnx_export.py",
+    "formats/certificate_writer.py": "checker/test_proofs.py",
+    "formats/graph_builder.py": "formats/test_onnx_export.py",
+    "formats/onnx_layers.py": "formats/test_onnx_export.py",
+    "formats/onnx_node.py": "formats/test_onnx_import.py",
+    "formats/onnx_writer.py": "formats/test_onnx_export.py",
+    "formats/vnnlib_syntax.py": "formats/test_vnnlib.py",
+    "grafting/config.py": "grafting/test_fine_tuning.py",
+    "model/line_relu.py": "model/test_grafted_activation.py",
+    "model/zoo/architectures.py": "model/zoo/test_build.py",
+    "pool/images.py": "pool/test_processes.py",
+    "pool/problems.py": "pool/test_processes.py",
+    "pool/ray/connection.py": "pool/ray/test_actors.py",
+    "report/panels.py": "report/test_figures.py",
+    "report/run_figures.py": "report/test_figures.py",
+    "solver/crown.py": "solver/test_bounds.py",
+    "solver/proof.py": "checker/test_proofs.py",
+    "training/differentiable/comparison.py": "training/differentiable/test_certify.py",
+    "work/certify.py": "checker/test_proofs.py",
+    "work/checking.py": "cli/test_check.py",
+    "work/corners/study.py": "cli/test_corners.py",
+    "work/environment.py": "cli/test_doctor.py",
+    "work/evaluate.py": "cli/test_evaluate.py",
+    "work/experiments/results.py": "work/experiments/test_reproduce.py",
+    "work/experiments/tables.py": "work/experiments/test_reproduce.py",
+    "work/exporting.py": "cli/test_export.py",
+    "work/given.py": "work/test_train.py",
+    "work/graft.py": "cli/test_graft.py",
+    "work/properties.py": "cli/test_verify_onnx.py",
+    "work/score.py": "cli/test_graft.py",
+    "work/search.py": "cli/test_graft.py",
+    "work/vnncomp/comparison.py": "cli/test_compare.py",
+}
 
 
 def lines_of_code(path: Path) -> int:
