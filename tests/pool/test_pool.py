@@ -14,6 +14,7 @@ from lingraft.pool.problems import VerifyProblems
 from lingraft.pool.processes import Processes
 from lingraft.pool.work import Divided
 from lingraft.pool.worker import Task, Worker, Workers
+from lingraft.solver.request import Limits
 from lingraft.solver.verifier import Result
 
 
@@ -32,7 +33,7 @@ def test_idle_workers_get_parts(monkeypatch: pytest.MonkeyPatch) -> None:
             heard.append(answer)
             return super()._settle(task, answer)
 
-    with Listening(Processes(VerifyProblems(request.network), 2, 2e9)) as pool:
+    with Listening(Processes(VerifyProblems(request.network, Limits()), 2, 2e9)) as pool:
         pool.add(7, lambda: (request.problem(0), 7), 600.0)
         ((number, result),) = pool.answers()
     assert (number, result.verdict, result.stage) == (7, "verified", "branch")
@@ -70,7 +71,7 @@ class Ensemble(Workers[Scripted]):
     size = 1
 
     def __init__(self, *script: Any):
-        super().__init__(VerifyProblems(nets.branchy(1, 0.1).network))
+        super().__init__(VerifyProblems(nets.branchy(1, 0.1).network, Limits()))
         self.script = list(script)
 
     def start(self) -> Scripted:

@@ -59,7 +59,7 @@ def expected(request_: Request) -> list[str]:
 def in_one_process(
     request: Request, timeout: float, numbers: list[int], ask: Callable[[int], tuple[Problem, int]]
 ) -> dict[int, Result]:
-    with Pool(Processes(VerifyProblems(request.network), 1, 1e9)) as pool:
+    with Pool(Processes(VerifyProblems(request.network, Limits()), 1, 1e9)) as pool:
         for i in numbers:
             pool.add(i, partial(ask, i), timeout)
         return dict(pool.answers())

@@ -20,7 +20,7 @@ from lingraft.solver.division import Division
 from lingraft.solver.dual import Dual, root_domains
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.remainder import OpenMargin, Remainder
-from lingraft.solver.request import Request
+from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Result, Verifier
 
 
@@ -81,7 +81,7 @@ class Eager(VerifyProblems):
 
 def in_parts(request: Request) -> tuple[Result, int]:
     """The verdict on an image whose search is divided again and again, and how often it was."""
-    work = Eager(request.network)
+    work = Eager(request.network, Limits())
     work.prepare(float("inf"))
     division, divided = Division(), 0
     questions: list[Callable[[], Result | Divided]] = [lambda: work.answer((request.problem(0), 0), 600.0)]

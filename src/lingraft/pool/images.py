@@ -52,7 +52,7 @@ def verify_each(
         return
     if place.ray is None:
         place = Place(_processes(place.workers, len(open_), request.device))
-    with open_pool(VerifyProblems(request.network, limits.double, limits.prove), place, limits.memory) as pool:
+    with open_pool(VerifyProblems(request.network, limits), place, limits.memory) as pool:
         for i in open_:
             pool.add(i, partial(ask, i), limits.timeout)
         for i, result in pool.answers():

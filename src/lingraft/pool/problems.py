@@ -14,6 +14,7 @@ from lingraft.process_memory import is_out_of_memory
 from lingraft.solver.crown import device_of
 from lingraft.solver.network import Network
 from lingraft.solver.remainder import Remainder
+from lingraft.solver.request import Limits
 from lingraft.solver.verifier import Problem, Result, Verifier
 
 
@@ -42,29 +43,29 @@ def _guarded(verifier: Verifier, run: Callable[[], Result]) -> Result:
 
 
 class VerifyProblems(Work[tuple[Problem, int], Result]):
-    """Verdicts on problems, each with the seed of its attacks, about one network; see `Verifier` for the options."""
+    """Verdicts on problems, each with the seed of its attacks, about one network, as the limits say."""
 
-    def __init__(self, network: Network, double: bool = False, prove: bool = False):
-        self.network, self.device = network, device_of(network)
+    def __init__(self, network: Network, limits: Limits):
+        self.network, self.limits, self.device = network, limits, device_of(network)
         self.gpu = self.device.type == "cuda"
-        self.double, self.prove = double, prove
 
     def __getstate__(self) -> dict[str, Any]:
         """On the CPU: a worker has devices of its own."""
         network, device = self.network.to(torch.float64, torch.device("cpu")), torch.device(self.device.type)
-        return {"network": network, "device": device, "double": self.double, "prove": self.prove}
+        return {"network": network, "limits": self.limits, "device": device}
 
     def prepare(self, memory: float) -> None:
         with torch.inference_mode(False):
             network = self.network.to(torch.float64, self.device)
-            self.verifier, self.memory = Verifier(network, self.double), memory
+            self.verifier, self.memory = Verifier(network, self.limits.double), memory
 
     def answer(self, question: tuple[Problem, int], seconds: float) -> Result | Divided:
         verifier, (problem, seed) = self.verifier, question
         with torch.inference_mode(False):
             problem = problem.to(self.device)
+        prove = self.limits.prove
         result = _guarded(
-            verifier, lambda: verifier.verify(problem, seconds, self.memory, seed, self.prove, self._is_wanted)
+            verifier, lambda: verifier.verify(problem, seconds, self.memory, seed, prove, self._is_wanted)
         )
         return self._divided(problem, result)
 

@@ -75,7 +75,7 @@ def test_one_retry_and_no_more(ray: ModuleType, request_: Request, expected: lis
     def ask(i: int) -> tuple[Problem, int]:
         return (Bomb() if i == special else request_.problem(i)), 0  # type: ignore[return-value]
 
-    with Pool(RayWorkers(ray, VerifyProblems(request_.network), 1, 1e9)) as pool:
+    with Pool(RayWorkers(ray, VerifyProblems(request_.network, Limits()), 1, 1e9)) as pool:
         for i in open_:
             pool.add(i, partial(ask, i), 600)
         found = dict(pool.answers())
@@ -100,7 +100,7 @@ def test_a_node_that_cannot_prepare_is_an_error(
     ray: ModuleType, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_module, "FAILED_STARTS", 1)
-    workers = RayWorkers(ray, VerifyProblems(request_.network), 1, 1e9)
+    workers = RayWorkers(ray, VerifyProblems(request_.network, Limits()), 1, 1e9)
     workers.packed = ray.put(b"no work")
     with Pool(workers) as pool:
         pool.add(0, lambda: pytest.fail("nothing to ask"))

@@ -13,6 +13,7 @@ from lingraft import export_onnx
 from lingraft.formats.vnnlib_write import write_vnnlib
 from lingraft.pool.pool import Pool
 from lingraft.pool.processes import Processes
+from lingraft.solver.request import Limits
 from lingraft.work.vnncomp.instance_work import DecideInstances
 
 
@@ -34,7 +35,7 @@ def bench(tmp_path: Path) -> Path:
 def test_a_process_that_dies_costs_its_instance_a_retry(bench: Path, deaths: int) -> None:
     """Instance 1 finds its process killed, once or twice; the others have their answers."""
     killed: list[int] = []
-    with Pool(Processes(DecideInstances(double=False, seed=0), 1, 1e9)) as pool:
+    with Pool(Processes(DecideInstances(Limits()), 1, 1e9)) as pool:
 
         def ask(number: int) -> tuple[Path, Path]:
             if number == 1 and len(killed) < deaths:
@@ -56,7 +57,7 @@ def test_a_process_that_dies_costs_its_instance_a_retry(bench: Path, deaths: int
 
 
 def test_a_process_that_hangs_is_a_timeout(bench: Path) -> None:
-    with Pool(Processes(DecideInstances(double=False, seed=0), 1, 1e9)) as pool:
+    with Pool(Processes(DecideInstances(Limits()), 1, 1e9)) as pool:
 
         def ask() -> tuple[Path, Path]:
             os.kill(pool.workers[0].process.pid, signal.SIGSTOP)  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """Instances as work for workers."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lingraft.errors import LingraftError
@@ -16,11 +16,11 @@ from lingraft.work.vnncomp.instance import Instance
 class DecideInstances(Work[tuple[Path, Path], Answer]):
     """Answers to instances, each an ONNX and a VNN-LIB file; reading them counts towards the time.
 
+    Each instance has a time limit of its own instead of that of the limits.
     The last network is kept, since benchmarks ask much about few.
     """
 
-    double: bool
-    seed: int
+    limits: Limits
     network: OnnxNetwork | None = None
 
     def prepare(self, memory: float) -> None:
@@ -30,7 +30,7 @@ class DecideInstances(Work[tuple[Path, Path], Answer]):
         """The answer; files that cannot be read are the answer "error"."""
         started = time.monotonic()
         onnx, vnnlib = question
-        limits = Limits(seconds, self.memory, self.double, self.seed)
+        limits = replace(self.limits, timeout=seconds, memory=self.memory)
         try:
             if self.network is None or self.network.path != onnx:
                 self.network = None  # frees its memory before the next one is read

@@ -52,7 +52,7 @@ def decide_all(log: AnswerLog, limits: Limits, place: Place) -> None:
         return log.entries[number].onnx, log.entries[number].vnnlib
 
     def answers(numbers: list[int]) -> Iterator[tuple[int, Answer]]:
-        with open_pool(DecideInstances(limits.double, limits.seed), place, limits.memory) as pool:
+        with open_pool(DecideInstances(limits), place, limits.memory) as pool:
             for number in numbers:
                 pool.add(number, partial(files, number), log.entries[number].timeout)
             yield from pool.answers()
