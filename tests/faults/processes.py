@@ -27,7 +27,7 @@ def preload() -> None:
         "sklearn.datasets",
         "torch._dynamo",  # the optimizer would, after every fork again
         "lingraft.checker.check",
-        "lingraft.cli.holding",
+        "lingraft.runs.holding",
         "lingraft.work.demo",
         "lingraft.work.experiments",
         "lingraft.formats.onnx_export",

@@ -1,14 +1,18 @@
 """What the verdict browser is given."""
 
+import base64
 import time
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from lingraft.data import load
-from lingraft.report.browser import verdict_browser
+from lingraft.report.browser import magnified_difference, picture, verdict_browser
 from lingraft.report.study import studies
 from lingraft.report.write import write_report
 from lingraft.runs import Run
@@ -90,3 +94,29 @@ def test_two_hundred_images_of_cifar_stay_under_ten_megabytes(
     size = write_report(runs, tmp_path / "r.html").stat().st_size
     assert size < 10e6
     assert time.monotonic() - begun < 60
+
+
+def decoded(uri: str | None) -> np.ndarray:
+    assert uri is not None
+    head, _, body = uri.partition(",")
+    assert head == "data:image/png;base64"
+    return np.asarray(Image.open(BytesIO(base64.b64decode(body))))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pixels_come_back(channels: int) -> None:
+    pixels = torch.randint(0, 256, (channels, 6, 5), generator=torch.Generator().manual_seed(0))
+    shown = decoded(picture(pixels.float() / 255))
+    assert np.array_equal(shown.reshape(6, 5, channels), pixels.permute(1, 2, 0).numpy())
+
+
+def test_other_shapes_have_no_picture() -> None:
+    assert picture(torch.zeros(5)) is None
+    assert picture(torch.zeros(2, 4, 4)) is None
+
+
+def test_the_difference_is_magnified_to_black_and_white() -> None:
+    image = torch.full((1, 1, 3), 0.5)
+    witness = image + torch.tensor([[[-0.02, 0.0, 0.02]]])
+    assert decoded(magnified_difference(image, witness, 0.02)).ravel().tolist() == pytest.approx([0, 128, 255], abs=1)
+    assert magnified_difference(image, witness, 0.0) is None

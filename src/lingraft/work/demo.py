@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from rich.console import Console
 from torch import Tensor, nn
 
@@ -126,9 +128,6 @@ def measure(run: Run, model: nn.Module, test: ImageSet, seed: int) -> dict[str, 
 
 def draw_figures(run: Run, figures: dict[str, Any]) -> Path:
     """Accuracy, accuracy under attack and proven accuracy of the three robust networks, side by side."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     names = ["robust", *(f"grafted-{round(100 * ratio)}" for ratio in RATIOS)]
     titles = ["adversarial training", *(f"{ratio:.0%} of neurons\nmade linear" for ratio in RATIOS)]
     bars = {
@@ -153,9 +152,6 @@ def draw_figures(run: Run, figures: dict[str, Any]) -> Path:
 
 def draw_attacks(run: Run, models: dict[str, nn.Module], test: ImageSet, seed: int, device: torch.device) -> Path:
     """One digit of each class, and what PGD makes of it against each network, with what that network then sees."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     chosen = torch.tensor([int((test.labels == label).nonzero()[0]) for label in range(DATASETS[DATA].classes)])
     images, labels = test.pixels(chosen).to(device), test.labels[chosen].to(device)
     figure = Figure(figsize=(10, 3.6), layout="constrained")
