@@ -19,8 +19,8 @@ torch.set_num_threads(1)
 
 #: Folders of which `--quick` takes nothing: other programs, servers, browsers, campaigns.
 NOT_QUICK = {"docs", "examples", "faults", "fuzz", "ray"}
-#: Fixtures whose tests it leaves out: real data, public problems, a browser.
-NOT_QUICK_FIXTURES = {"data_folder", "problems_folder", "chromium"}
+#: Fixtures whose tests it leaves out: real data, public problems, a browser, runs that are trained for the report.
+NOT_QUICK_FIXTURES = {"data_folder", "problems_folder", "chromium", "runs"}
 #: Random examples of each property with `--quick`.
 QUICK_EXAMPLES = 3
 

@@ -11,6 +11,8 @@ import yaml
 
 import lingraft
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 

@@ -25,6 +25,8 @@ from lingraft.solver.verifier import Verifier
 from lingraft.training import TrainingConfig, loss_at, make_loss
 from lingraft.training.step import take_step
 
+pytestmark = pytest.mark.slow
+
 ELSEWHERE = torch.device("meta")
 
 #: A GPU, too, takes numbers of the CPU here: to copy them, and as indices.

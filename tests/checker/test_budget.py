@@ -141,6 +141,7 @@ def test_a_network_can_be_too_large_as_well(written):
     assert time.process_time() - begun < 3
 
 
+@pytest.mark.slow
 def test_long_chains_of_small_layers(written):
     """Every neuron passes all layers before it: refused before the first hour."""
     count = 1200

@@ -22,6 +22,8 @@ from lingraft.solver.request import Request
 from lingraft.solver.verifier import Verifier
 from lingraft.work.certify import Certifier
 
+pytestmark = pytest.mark.slow
+
 SHAPE, RADIUS = (1, 6, 6), 0.1
 
 

@@ -10,6 +10,8 @@ from lingraft import LingraftError
 from lingraft.cli import app
 from lingraft.runs import Run
 
+pytestmark = pytest.mark.slow
+
 TRAIN = ["train", "--data", "digits", "--model", "digits-cnn", "--epochs", "2", "--validation-images", "20"]
 GRAFT = ["--epochs", "1", "--bounds", "intervals", "--score-images", "50", "--bound-images", "10", "--images", "10"]
 

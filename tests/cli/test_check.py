@@ -19,6 +19,8 @@ from lingraft.checker.onnx_reader import load_network
 from lingraft.cli import app
 from lingraft.formats.onnx_export import export_onnx
 
+pytestmark = pytest.mark.slow
+
 
 def lingraft(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "lingraft", *map(str, arguments)], capture_output=True, text=True)

@@ -52,6 +52,7 @@ def test_every_command_prints_json():
     assert set(_options()["as_json"]) == set(COMMANDS)
 
 
+@pytest.mark.slow
 def test_a_misspelled_command_or_option_is_answered_with_the_nearest_one():
     assert "verify" in lingraft("verfy").stderr
     assert "--restarts" in lingraft("evaluate", "run", "--restart", "3").stderr
@@ -80,6 +81,7 @@ def test_every_command_explains_itself(command):
     assert "Usage" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_error_is_one_line_and_exit_code_1(tmp_path):
     done = lingraft("verify", str(tmp_path / "nothing"))
     assert done.returncode == 1

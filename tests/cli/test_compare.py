@@ -14,6 +14,8 @@ from lingraft.files import read_lines
 from lingraft.formats.answer import read_counterexample
 from lingraft.work.vnncomp.other_verifiers import find_tool
 
+pytestmark = pytest.mark.slow
+
 SMALL, LARGE = "0.002", "0.2"
 
 

@@ -21,6 +21,8 @@ from lingraft.model import zoo
 from lingraft.report.study import Study
 from lingraft.runs import ModelDescription, Run
 
+pytestmark = pytest.mark.slow
+
 EPS, REGULAR, VERIFY = 0.03, 8, 6
 QUICK = ("--verify", VERIFY, "--regular", REGULAR, "--timeout", 60, "--workers", 0)
 

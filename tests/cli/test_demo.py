@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import lingraft
+
+pytestmark = pytest.mark.slow
 
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 

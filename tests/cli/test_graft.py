@@ -16,6 +16,8 @@ from lingraft.grafting.mask_file import load_mask
 from lingraft.model.surgery import masks
 from lingraft.runs import Run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def parent(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

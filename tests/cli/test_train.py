@@ -14,6 +14,8 @@ import lingraft
 from lingraft import LingraftError
 from lingraft.cli import app
 
+pytestmark = pytest.mark.slow
+
 FAST = ["train", "--data", "digits", "--model", "digits-cnn", "--epochs", "2", "--validation-images", "20"]
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 

@@ -22,6 +22,8 @@ from lingraft.files import read_lines
 from lingraft.runs import Run, load_tensors
 from lingraft.runs import load as load_model
 
+pytestmark = pytest.mark.slow
+
 IMAGES, EPS = 12, 0.1
 
 

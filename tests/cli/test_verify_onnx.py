@@ -18,6 +18,8 @@ from lingraft.cli import app
 from lingraft.formats.answer import read_counterexample
 from lingraft.formats.vnnlib import read_vnnlib
 
+pytestmark = pytest.mark.slow
+
 HEAD = "(declare-const X_0 Real)\n(declare-const X_1 Real)\n(declare-const Y_0 Real)\n"
 BOX = "(assert (>= X_0 -1))\n(assert (<= X_0 1))\n(assert (>= X_1 -1))\n(assert (<= X_1 1))\n"
 

@@ -22,6 +22,8 @@ from lingraft.files import read_lines
 from lingraft.formats.answer import read_counterexample
 from lingraft.formats.vnnlib_write import write_instances, write_vnnlib
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).parents[2] / "vnncomp_scripts"
 #: radius of the box of each instance, and the answer
 CASES = [(0.001, "unsat"), (2.0, "sat"), (0.002, "unsat"), (3.0, "sat")]

@@ -17,6 +17,8 @@ from lingraft.model.surgery import graft
 from lingraft.solver.request import Limits
 from lingraft.work.vnncomp.instance import Instance
 
+pytestmark = pytest.mark.slow
+
 #: verdicts of lingraft.verify as answers of VNN-COMP
 WORDS = {"verified": "unsat", "falsified": "sat"}
 

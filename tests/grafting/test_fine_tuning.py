@@ -27,6 +27,8 @@ from lingraft.model.surgery import masks
 from lingraft.runs import ModelDescription, Run
 from lingraft.training import Destination, Epoch, History, TrainingData
 
+pytestmark = pytest.mark.slow
+
 EPS = 0.1
 Tune = Callable[..., tuple[nn.Module, History | None]]
 

@@ -22,6 +22,7 @@ def results(*verdicts: str) -> list[Result]:
     return [Result(v, "branch", "time" if v == "unknown" else None, domains=2, memory=5.0) for v in verdicts]
 
 
+@pytest.mark.slow
 def test_idle_workers_get_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """One problem and two processes: the pool has it divided, and the verdict is that of the whole."""
     monkeypatch.setattr(pool_module, "DIVIDE_AFTER", 0.0)

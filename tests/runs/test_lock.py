@@ -16,6 +16,8 @@ from lingraft import LingraftError
 from lingraft.cli import app
 from lingraft.runs.lock import NAME, held
 
+pytestmark = pytest.mark.slow
+
 # Holds a folder and says so, then waits for a line on standard input, or for its end.
 HOLDER = """
 import sys

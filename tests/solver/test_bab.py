@@ -16,6 +16,7 @@ def _grid(region: Region, count: int = 301) -> Tensor:
     return region.lower + (region.upper - region.lower) * torch.cartesian_prod(where, where)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grafted", [False, True], ids=["plain", "grafted"])
 @pytest.mark.parametrize(("kind", "gain", "radius"), [("sigmoid", 3, 0.8), ("tanh", 2, 0.5)])
 def test_verdicts_agree_with_grids(kind: str, gain: float, radius: float, grafted: bool) -> None:

@@ -83,6 +83,7 @@ def _families(seed: int) -> list:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_intervals_contain_crown_contains_alpha_contains_exact(seed: int) -> None:
     unstable = 0

@@ -30,6 +30,7 @@ def after(checks: int) -> Callable[[], bool]:
     return lambda: next(counter) >= checks
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -98,6 +99,7 @@ def in_parts(request: Request) -> tuple[Result, int]:
     return division.result, divided
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("above", [0.1, -0.03])
 def test_parts_give_the_verdict_of_the_whole(above: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without attacks before the branching, which would find the counterexamples at once."""

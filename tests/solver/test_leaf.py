@@ -22,6 +22,8 @@ from lingraft.solver.leaf import solve_leaf
 from lingraft.solver.network import Network
 from lingraft.solver.region import Region
 
+pytestmark = pytest.mark.slow
+
 
 def _by_enumeration(model: nn.Sequential, region: Any, spec: torch.Tensor, offset: float) -> float:
     """The smallest margin of Linear–ReLU–Linear–ReLU–Linear: a linear program for each of its activation patterns."""

@@ -43,6 +43,8 @@ from lingraft.solver.region import Region
 from lingraft.solver.relaxation import Lines
 from lingraft.solver.rows import Rows
 
+pytestmark = pytest.mark.slow
+
 ROUNDING = 1e-9
 
 

@@ -43,6 +43,7 @@ def _problem(seed: int, share: float) -> tuple[Region, Tensor, Tensor]:
     return region, spec, torch.tensor([share * (center - lowest) - lowest], dtype=torch.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [-2, 3, 12])
 def test_powers_of_two_change_no_verdict(power: int) -> None:
     verdicts: Counter[str] = Counter()

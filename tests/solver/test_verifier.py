@@ -71,6 +71,7 @@ FAMILIES: dict[str, Callable[[int], Net]] = {
 DRAWS = 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grafted", [False, True], ids=["plain", "grafted"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_verdicts_equal_the_exact_ones(family: str, grafted: bool) -> None:

@@ -252,6 +252,7 @@ def trained(tmp_path: Path, description: ModelDescription) -> Callable[..., tupl
     return run
 
 
+@pytest.mark.slow
 def test_ibp_certifies_far_more_than_adversarial_training(
     trained: Callable[..., tuple[nn.Module, History]], tmp_path: Path
 ) -> None:

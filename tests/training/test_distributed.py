@@ -15,6 +15,8 @@ from lingraft.attack.ball import uniform_start
 from lingraft.attack.batch_noise import part_of_batch
 from lingraft.training.distributed import part_of
 
+pytestmark = pytest.mark.slow
+
 #: All in one process: starting it takes longer than the rest. 1266 training images leave a last batch of one image,
 #: which is one too few for two processes. Steps in float64 show that two processes differ by rounding only: FGSM takes
 #: the sign of gradients, so that in float32 a rounding error can become a pixel of noise.

@@ -10,6 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+pytestmark = pytest.mark.slow
+
 # A process of its own forks the trainings that get killed: torch is imported once, and has done nothing before a fork.
 SUPERVISOR = '''
 import json, os, random, signal, sys, time

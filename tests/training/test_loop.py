@@ -166,6 +166,7 @@ def test_data_that_does_not_fit_the_model(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_robust_training_makes_robust(tmp_path: Path, description: ModelDescription) -> None:
     """Thresholds far above chance (0.1) and far below what longer training reaches (0.98 and 0.84)."""
     from lingraft.attack.evaluation import Attack, evaluate

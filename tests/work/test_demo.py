@@ -15,6 +15,8 @@ from lingraft.solver.budget import Budget
 from lingraft.solver.request import Request
 from lingraft.work import demo
 
+pytestmark = pytest.mark.slow
+
 #: Images, and seconds for each: plain networks need minutes for most of them at ε = 0.1, grafted ones a moment.
 IMAGES, TIMEOUT = 20, 0.5
 

@@ -18,6 +18,7 @@ from lingraft.training.differentiable.comparison import in_float64, require_agre
 from lingraft.work.verify import verify
 
 
+@pytest.mark.slow
 def test_certified_images_are_verified_and_withstand_attacks(digits_net: nn.Module) -> None:
     data, eps = load("digits", "test").take(60), 0.01
     certified = certified_by_intervals(digits_net, data, eps)

@@ -11,6 +11,8 @@ from lingraft.files import read_lines
 from lingraft.work.experiments import Reproduction, make_plan, recipes, scales
 from lingraft.work.experiments.stage import Stage
 
+pytestmark = pytest.mark.slow
+
 
 def command(arguments: list[str]) -> None:
     from lingraft.cli import app

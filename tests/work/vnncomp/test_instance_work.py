@@ -16,6 +16,8 @@ from lingraft.pool.processes import Processes
 from lingraft.solver.request import Limits
 from lingraft.work.vnncomp.instance_work import DecideInstances
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Path:

@@ -15,6 +15,8 @@ from lingraft.work.vnncomp import tool_runner
 from lingraft.work.vnncomp.other_verifiers import TOOLS
 from lingraft.work.vnncomp.tool_runner import ToolRunner
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
