@@ -67,6 +67,7 @@ def one_by_one(
     return unbroken, passes
 
 
+@pytest.mark.slow
 def test_equals_the_plain_attack_for_every_batch_size_and_never_attacks_a_broken_image_again(
     trained: tuple[nn.Module, ImageSet],
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import unicodedata
@@ -18,6 +19,7 @@ from lingraft.checker.format import Certificate, Part, encode
 from lingraft.checker.onnx_reader import load_network
 from lingraft.cli import app
 from lingraft.formats.onnx_export import export_onnx
+from lingraft.runs import Run
 
 pytestmark = pytest.mark.slow
 
@@ -26,11 +28,15 @@ def lingraft(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "lingraft", *map(str, arguments)], capture_output=True, text=True)
 
 
-def check(*arguments: object):
-    """`lingraft check` in this process."""
-    done = CliRunner().invoke(app, ["check", *map(str, arguments)])
+def here(*arguments: object):
+    """`lingraft` in this process."""
+    done = CliRunner().invoke(app, list(map(str, arguments)))
     assert isinstance(done.exception, SystemExit | None), done.exception
     return done
+
+
+def check(*arguments: object):
+    return here("check", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +128,9 @@ def test_properties_of_onnx_files(folder, tmp_path):
     )
     for name in ("one", "two"):
         options = ["--certificates", tmp_path / "proofs", "--check", "--timeout", "60"]
-        done = lingraft("verify", "--onnx", folder / "net.onnx", "--vnnlib", tmp_path / f"{name}.vnnlib", *options)
+        done = here("verify", "--onnx", folder / "net.onnx", "--vnnlib", tmp_path / f"{name}.vnnlib", *options)
         assert done.stdout == "unsat\n", done.stdout + done.stderr
-        assert done.returncode == 0
+        assert done.exit_code == 0
         assert "1 certificates of 1 boxes, 1 checked" in done.stderr
     done = lingraft("check", tmp_path / "proofs", "--model", folder / "net.onnx")
     assert "2 of 2 accepted" in done.stdout
@@ -297,29 +303,14 @@ def test_terminals_that_know_few_characters(folder):
     assert r"for all x with |x \u2212 image| \u2264 0.1" in done.stdout
 
 
-def test_runs(tmp_path):
+def test_runs(trained_run: Path, tmp_path: Path):
     """`lingraft verify RUN --check`: counts, a second time without verifying, and `lingraft check` agrees."""
-    from lingraft.data import load
-    from lingraft.model import zoo
-    from lingraft.runs import ModelDescription, Run
-
-    torch.manual_seed(0)
-    model, data = zoo.build("digits-cnn"), load("digits", "train")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for index in torch.randperm(len(data)).split(64):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(data.pixels(index)), data.labels[index]).backward()
-        optimizer.step()
-    run = Run(tmp_path / "run")
-    run.write_description(
-        ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=0.02)
-    )
-    run.save_weights(model)
+    run = Run(shutil.copytree(trained_run, tmp_path / "run"))
     command = ["verify", run.path, "--images", "6", "--timeout", "60", "--workers", "0", "--check", "--json"]
-    first = json.loads(lingraft(*command).stdout)
+    first = json.loads(here(*command).stdout)
     assert first["verified"] == first["certificates"]["certificates"] == first["certificates"]["checked"] > 0
     assert not first["certificates"]["missing"]
-    again = json.loads(lingraft(*command).stdout)
+    again = json.loads(here(*command).stdout)
     assert again["certificates"] == first["certificates"]
     folder = run.path / "certificates"
     done = lingraft("check", folder, "--model", folder / "model.onnx")

@@ -99,7 +99,10 @@ def alive(pid: int) -> bool:
         return False
 
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc"),
+]
 
 
 def test_two_processes_give_what_this_one_gives(
