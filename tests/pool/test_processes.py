@@ -259,3 +259,33 @@ def test_workers_end_with_their_parent(tmp_path: Path, end: signal.Signals) -> N
     finally:
         parent.kill()
         parent.wait()
+
+
+RULE = """
+from lingraft.solver.branching import register
+
+@register("first of all")
+def first(dual, domains, evaluation):
+    return dual.splittable(domains).int().argmax(0)
+"""
+
+
+def test_a_branching_rule_of_a_module_reaches_the_workers(tmp_path: Path) -> None:
+    """And one of the script itself is refused by them, as they do not run the script again."""
+    (tmp_path / "my_rule.py").write_text(RULE)
+    script = """
+import torch, lingraft
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 2)).eval()
+images = torch.rand(3, 3)
+found = lingraft.verify(model, images, model(images).argmax(1), eps=0.001, workers=2, branching="first of all")
+print(sorted({result.verdict for result in found}))
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    run = partial(subprocess.run, capture_output=True, text=True, env=environment, timeout=300)
+    done = run([sys.executable, "-c", "import my_rule" + script])
+    assert "'verified'" in done.stdout, done.stderr
+    assert "unknown" not in done.stdout
+    done = run([sys.executable, "-c", RULE + script])
+    assert "does not know the branching rule 'first of all'" in done.stdout + done.stderr

@@ -11,6 +11,7 @@ import torch
 
 from lingraft.pool.work import Divided, Work
 from lingraft.process_memory import is_out_of_memory
+from lingraft.solver.branching import RULES, require_rule
 from lingraft.solver.crown import device_of
 from lingraft.solver.network import Network
 from lingraft.solver.remainder import Remainder
@@ -48,16 +49,18 @@ class VerifyProblems(Work[tuple[Problem, int], Result]):
     def __init__(self, network: Network, limits: Limits):
         self.network, self.limits, self.device = network, limits, device_of(network)
         self.gpu = self.device.type == "cuda"
+        self.home = RULES[limits.branching].__module__
 
     def __getstate__(self) -> dict[str, Any]:
         """On the CPU: a worker has devices of its own."""
         network, device = self.network.to(torch.float64, torch.device("cpu")), torch.device(self.device.type)
-        return {"network": network, "limits": self.limits, "device": device}
+        return {"network": network, "device": device, "limits": self.limits, "home": self.home}
 
     def prepare(self, memory: float) -> None:
+        require_rule(self.limits.branching, self.home)
         with torch.inference_mode(False):
             network = self.network.to(torch.float64, self.device)
-            self.verifier, self.memory = Verifier(network, self.limits.double), memory
+            self.verifier, self.memory = Verifier(network, self.limits.double, self.limits.branching), memory
 
     def answer(self, question: tuple[Problem, int], seconds: float) -> Result | Divided:
         verifier, (problem, seed) = self.verifier, question

@@ -159,6 +159,7 @@ class Verdicts:
             "timeout": self.limits.timeout,
             "memory_limit": self.limits.memory,
             "seed": self.limits.seed,
+            "branching": self.limits.branching,
         }
 
     def _usable(self, i: int, record: Mapping[str, Any]) -> Result | None:
@@ -170,6 +171,7 @@ class Verdicts:
                 return None
             if result.verdict == "unknown":
                 same = record["seed"] == self.limits.seed and record["memory_limit"] == self.limits.memory
+                same = same and record.get("branching", "smart") == self.limits.branching  # 0.1.0 knew no other
                 enough = record["timeout"] >= self.limits.timeout
                 return result if same and enough and result.reason in LASTING else None
             if result.seconds > self.limits.timeout:

@@ -1,6 +1,7 @@
 """Splitting a domain in two: which tap, in the manner of filtered smart branching (De Palma et al. 2021), and where."""
 
 from collections.abc import Callable
+from importlib import import_module
 
 import torch
 from torch import Tensor
@@ -31,9 +32,22 @@ def register(name: str) -> Callable[[Rule], Rule]:
     return keep
 
 
+def require_rule(name: str, home: str | None = None) -> None:
+    """Refuse a rule that is not known; a worker that does not know it yet imports `home`, its module, first."""
+    if name not in RULES and home not in (None, "__main__"):
+        import_module(str(home))
+    if name not in RULES and home is not None:
+        raise LingraftError(
+            f"a worker does not know the branching rule {name!r}: importing {home!r} does not register it."
+            " Register it at the top level of a module of its own, or verify with workers=0."
+        )
+    lookup("branching rule", name, RULES)
+
+
 def taps_to_split(rule: str, dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
     """The taps (B,) that a rule chooses; one that cannot be split would go on forever, and is an error."""
-    taps = lookup("branching rule", rule, RULES)(dual, domains, evaluation)
+    require_rule(rule)
+    taps = RULES[rule](dual, domains, evaluation)
     if not bool(dual.splittable(domains).gather(0, taps[None]).all()):
         raise LingraftError(f"branching rule {rule!r} chose a tap that cannot be split. See `dual.splittable`.")
     return taps

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lingraft.errors import LingraftError
 from lingraft.solver.agreement import Agreement
+from lingraft.solver.branching import require_rule
 from lingraft.solver.network import Network
 from lingraft.solver.region import Region
 from lingraft.solver.verifier import Problem
@@ -28,8 +29,11 @@ class Limits:
     double: bool = False
     seed: int = 0
     prove: bool = False
+    #: the rule by which domains are split; see `branching.py`
+    branching: str = "smart"
 
     def __post_init__(self) -> None:
+        require_rule(self.branching)
         if not (math.isfinite(self.timeout) and self.timeout > 0):
             raise LingraftError(f"the time limit must be a number of seconds above 0, not {self.timeout}.")
         if self.memory is not None and not self.memory > 0:

@@ -12,12 +12,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lingraft.names import lookup
 from lingraft.process_memory import is_out_of_memory, peak_memory
 from lingraft.solver.ascent import improve
 from lingraft.solver.bab import ENOUGH, Falsified, Search, Stopped
 from lingraft.solver.bounds import SiteBounds, bound_sites, margin_crown, margin_intervals
-from lingraft.solver.branching import RULES
+from lingraft.solver.branching import require_rule
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.collapse import Collapsed, collapse
 from lingraft.solver.dual import Domains, Dual, root_domains
@@ -90,7 +89,7 @@ class Verifier:
 
     def __init__(self, network: Network, double: bool = False, branching: str = "smart"):
         self.network, self.branching = network, branching
-        lookup("branching rule", branching, RULES)
+        require_rule(branching)
         self.single = network.to(torch.float32)
         self.sizes = Sizes(network)
         self.dtype = torch.float64 if double else torch.float32

@@ -64,6 +64,7 @@ def verify(
     timeout: float = 300.0,
     workers: int | None = None,
     double: bool = False,
+    branching: str = "smart",
     memory: float | None = None,
     seed: int = 0,
     ray: str | None = None,
@@ -85,7 +86,8 @@ def verify(
 
     `timeout` is in seconds an image; `memory` in bytes, in all (default: 70 % of what is free). `workers` processes
     share the images, one thread each (default: one a core; for one image, and on a GPU, this process); 0: this process.
-    `double` searches in float64 as well; proofs are recomputed in float64 in any case. `ray` is the address of a Ray
+    `double` searches in float64 as well; proofs are recomputed in float64 in any case. `branching` is the rule by which
+    domains are split, one of your own if you registered it (see docs/extending.md). `ray` is the address of a Ray
     cluster that does the work ("auto": that of this machine, "local": a new one); see docs/cluster.md. `device` is
     where the model of a run folder is put. `progress` shows a bar.
 
@@ -98,7 +100,7 @@ def verify(
 
     Results come in the order of the images. See docs/verification.md for what a verdict promises.
     """
-    limits = Limits(timeout, memory, double, seed, prove=certificates is not None or check)
+    limits = Limits(timeout, memory, double, seed, certificates is not None or check, branching)
     place = Place(workers, ray)
     kept = kept_run(model, run)
     with ExitStack() as inside:
