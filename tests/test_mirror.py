@@ -43,7 +43,6 @@ TESTED_ELSEWHERE = {
     "work/evaluate.py": "cli/test_evaluate.py",
     "work/experiments/results.py": "work/experiments/test_reproduce.py",
     "work/experiments/tables.py": "work/experiments/test_reproduce.py",
-    "work/exporting.py": "cli/test_export.py",
     "work/given.py": "work/test_train.py",
     "work/graft.py": "cli/test_graft.py",
     "work/properties.py": "cli/test_verify_onnx.py",

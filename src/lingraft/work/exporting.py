@@ -1,8 +1,11 @@
-"""The model of a run as files that other verifiers read: `lingraft export`."""
+"""A model as files that other verifiers read: `lingraft export`."""
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from lingraft.data import ImageSet
 from lingraft.data import load as load_data
@@ -10,7 +13,8 @@ from lingraft.errors import LingraftError
 from lingraft.formats.benchmark import NETWORK, Properties, write_properties
 from lingraft.formats.onnx_export import export_onnx
 from lingraft.formats.onnx_grafted import Form
-from lingraft.runs import Run, load
+from lingraft.runs import load
+from lingraft.work.given import Folder, images_of, radius_of, run_of
 
 #: Real images on which an exported network is compared with the model, if its data set is there.
 COMPARED_IMAGES = 8
@@ -34,7 +38,7 @@ class Exported:
 
 
 def export(
-    run: str | Path | Run,
+    model: nn.Module | Folder,
     network: str | Path | None = None,
     *,
     form: Form = "output",
@@ -42,38 +46,42 @@ def export(
     vnnlib: str | Path | None = None,
     images: int | slice = 100,
     eps: float | None = None,
-    data: str | None = None,
+    data: Any = None,
     timeout: float = 60.0,
 ) -> Exported:
-    """Write the model of a run as ONNX to `network`, or robustness properties of it to the folder `vnnlib`, or both.
+    """Write a model as ONNX to `network`, or robustness properties of it to the folder `vnnlib`, or both.
 
-    `vnnlib` becomes a VNN-COMP benchmark: the network, a property in VNN-LIB for each of the test `images` (a number,
-    which is the first ones, or a slice) that is classified correctly, and instances.csv with `timeout` seconds for
-    each. `eps` and `data` are those of the run unless given. `form` and `dynamic_batch` are as for `export_onnx`.
+    `model` may be the folder of a run; then `eps` and `data` are by default those of the run. `vnnlib` becomes a
+    VNN-COMP benchmark: the network, a property in VNN-LIB for each of the test `images` (a number, which is the first
+    ones, or a slice) that is classified correctly, and instances.csv with `timeout` seconds for each. `form` and
+    `dynamic_batch` are as for `export_onnx`, which needs no data.
     """
     if network is None and vnnlib is None:
         raise LingraftError("nothing to export to. Give a path for the network, NET.onnx, or --vnnlib DIR, or both.")
-    run = run if isinstance(run, Run) else Run(run)
-    description, model = run.describe(), load(run)
-    if vnnlib is None:
-        folder, test = None, _if_there(data or description.data)
+    run = None if isinstance(model, nn.Module) else run_of(model)
+    radius = 0.0 if vnnlib is None else radius_of(eps, run)
+    plain = plain_network(model)
+    if run is not None and vnnlib is None:
+        shape, test = run.describe().input_shape, _if_there(data or run.describe().data)
     else:
-        folder, eps, test = Path(vnnlib), description.radius(eps), load_data(description.data_set(data), "test")
+        _, test = images_of(data, "test", run)
+        shape = tuple(test.images.shape[1:])
     compared = None if test is None else test.pixels(slice(COMPARED_IMAGES))
-    paths = [] if network is None else [Path(network)]
-    paths += [] if folder is None else [folder / NETWORK]
+    paths = [Path(path) for path in (network, vnnlib and Path(vnnlib) / NETWORK) if path is not None]
     differences = [
-        export_onnx(
-            model, path, input_shape=description.input_shape, form=form, dynamic_batch=dynamic_batch, images=compared
-        )
+        export_onnx(plain, path, input_shape=shape, form=form, dynamic_batch=dynamic_batch, images=compared)
         for path in paths
     ]
     properties = None
-    if folder is not None:
+    if vnnlib is not None:
         assert test is not None
-        assert eps is not None
-        properties = write_properties(folder, model, test, images, eps, timeout)
+        properties = write_properties(Path(vnnlib), plain, test, images, radius, timeout)
     return Exported(paths, form, max(differences), 0 if compared is None else len(compared), properties)
+
+
+def plain_network(model: nn.Module | Folder) -> nn.Module:
+    """The model of a run, or a copy of the given one, in eval mode on the CPU."""
+    return copy.deepcopy(model).cpu().eval() if isinstance(model, nn.Module) else load(model)
 
 
 def _if_there(name: str | None) -> ImageSet | None:

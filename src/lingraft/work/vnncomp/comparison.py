@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lingraft.data import load as load_data
+from torch import nn
+
 from lingraft.errors import LingraftError
 from lingraft.files import write_json
 from lingraft.formats.answer import Answer
@@ -16,11 +17,11 @@ from lingraft.formats.benchmark import NETWORK, Entry, Properties, read_instance
 from lingraft.formats.onnx_export import export_onnx
 from lingraft.formats.onnx_grafted import Form
 from lingraft.pool.place import Place
-from lingraft.runs import Run, load
 from lingraft.runs.holding import holding
 from lingraft.solver.request import Limits
 from lingraft.version import __version__
-from lingraft.work.exporting import COMPARED_IMAGES
+from lingraft.work.exporting import COMPARED_IMAGES, plain_network
+from lingraft.work.given import Folder, images_of, radius_of, run_of
 from lingraft.work.vnncomp.answer_log import AnswerLog
 from lingraft.work.vnncomp.other_verifiers import find_tool
 from lingraft.work.vnncomp.run_benchmark import complete, decide_all
@@ -98,7 +99,7 @@ class Comparison:
 
 
 def compare(
-    run: str | Path | Run,
+    model: nn.Module | Folder,
     against: str,
     *,
     tool: str | None = None,
@@ -106,39 +107,41 @@ def compare(
     eps: float | None = None,
     timeout: float = 60.0,
     form: Form | None = None,
-    data: str | None = None,
+    data: Any = None,
     out: str | Path | None = None,
 ) -> Comparison:
     """Let lingraft and another verifier decide the same images, one after the other with one thread each.
 
     `against` is marabou, neuralsat or alpha-beta-crown, and `tool` the command that runs it (default: searched). The
     first `images` of the test images, or a slice of them, are decided within `eps` and `timeout` seconds for each
-    image. `form` is that of the network that it gets, see `export_onnx` (default: what it reads best). `eps` and `data`
-    are those of the run unless given. Network, properties and answers are kept in `out` (default: compare/ in the run):
-    called again it goes on after a stop.
+    image. `form` is that of the network that it gets, see `export_onnx` (default: what it reads best). Network,
+    properties and answers are kept in `out`: called again it goes on after a stop. `model` may be the folder of a run;
+    then `eps`, `data` and `out` are by default those of the run, and compare/ in it.
     """
-    run = run if isinstance(run, Run) else Run(run)
-    description, limits = run.describe(), Limits(timeout)
-    eps, (other, command) = description.radius(eps), find_tool(against, tool)
+    run = None if isinstance(model, nn.Module) else run_of(model)
+    if out is None:
+        if run is None:
+            raise LingraftError("give out, the folder to keep network, properties and answers in.")
+        out = run.path / "compare"
+    folder = Path(out)
+    radius, limits = radius_of(eps, run), Limits(timeout)
+    other, command = find_tool(against, tool)
     form = form or other.form
-    test = load_data(description.data_set(data), "test")
-    model, chosen = load(run), test.take(images)
-    description.check_fits(chosen, "test")
-    folder = run.path / "compare" if out is None else Path(out)
+    _, test = images_of(data, "test", run)
+    plain, some = plain_network(model), test.take(images).pixels(slice(COMPARED_IMAGES))
     with holding(folder):
         their_network = NETWORK if form == "output" else f"onnx/network_{form}.onnx"
         networks: dict[str, Form] = {NETWORK: "output", their_network: form}
         for path, its_form in networks.items():
-            shape, some = description.input_shape, chosen.pixels(slice(COMPARED_IMAGES))
-            export_onnx(model, folder / path, input_shape=shape, form=its_form, images=some)
-        properties = write_properties(folder, model, test, images, eps, timeout)
+            export_onnx(plain, folder / path, input_shape=some.shape[1:], form=its_form, images=some)
+        properties = write_properties(folder, plain, test, images, radius, timeout)
         if command is None:
             raise LingraftError(
                 f"{other.name} was not found. Install it: {other.install}. The {properties.properties} instances for it"
                 f" are listed in {folder / 'instances.csv'}: network {folder / their_network}, properties in"
                 f" {folder / 'vnnlib'}."
             )
-        entries, category = read_instances(folder), run.path.resolve().name
+        entries, category = read_instances(folder), (folder if run is None else run.path).resolve().name
         ours = AnswerLog(folder / "lingraft", category, entries, {"version": __version__})
         decide_all(ours, limits, Place(1))
         their_entries = [replace(entry, network=their_network) for entry in entries]
