@@ -17,6 +17,7 @@ def own(monkeypatch):
     return register("own")
 
 
+@pytest.mark.slow
 def test_a_registered_attack_gives_what_the_same_attack_of_lingraft_gives(digits_net, own):
     own(lambda model, images, labels, eps, generator: fgsm(model, images, labels, eps))
     data = load("digits", "test").take(120)

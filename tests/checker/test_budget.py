@@ -156,6 +156,7 @@ def test_long_chains_of_small_layers(written):
     assert time.process_time() - begun < 5
 
 
+@pytest.mark.slow
 def test_windows_that_become_whole_maps_are_paid_for(written):
     """A pooling of 9 pixels into 1,089 values, in a file of 170 bytes: single values that are moved cost whole maps."""
     nodes = [("MaxPool", "x", "p", {"kernel_shape": [31, 31], "pads": [30] * 4}), ("Relu", "p", "h"), ("Flatten", "h", "y")]  # fmt: skip

@@ -78,6 +78,7 @@ def excess(fully_connected, count: int) -> list[int]:
     return wrong
 
 
+@pytest.mark.slow
 def test_no_bound_exceeds_the_exact_minimum(fully_connected):
     assert excess(fully_connected, 300) == [0, 0]
 

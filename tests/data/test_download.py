@@ -264,6 +264,7 @@ def test_a_folder_that_may_not_be_written(web, tmp_path: Path):
         tmp_path.chmod(0o700)
 
 
+@pytest.mark.slow
 def test_killed_on_the_way_it_goes_on(web, target: Path):
     web.script = [web.stall(600_000)]
     code = (

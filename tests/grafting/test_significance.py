@@ -30,6 +30,7 @@ def test_a_neuron_without_effect_has_no_significance(small, own_images):
     assert ActivationGradient().score(small, own_images)["4"][2] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", [nn.Sigmoid(), nn.Tanh()])
 def test_smooth_neurons_rank_by_how_far_from_linear_they_are(activation: nn.Module, own_images: ImageSet):
     torch.manual_seed(0)

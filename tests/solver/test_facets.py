@@ -116,6 +116,7 @@ def test_the_gradient_is_that_of_the_bound(seed: int) -> None:
         assert slope == pytest.approx(float(gradient[tap, 0]), abs=1e-4 * (1 + abs(slope)))
 
 
+@pytest.mark.slow
 def test_the_fitted_ones_make_bounds_tighter() -> None:
     """With the multipliers that the chords have, and clearly so on most networks."""
     gains = []

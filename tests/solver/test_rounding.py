@@ -57,6 +57,7 @@ def test_powers_of_two_change_no_verdict(power: int) -> None:
     assert verdicts == {"verified": 6, "falsified": 6}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [30, 60, 110, 200, 330])
 def test_huge_weights_are_never_verified_wrongly(power: int) -> None:
     """Float32 overflows from 2^43 on, solvers lose their footing before that; "unknown: numerical" is a fair answer."""
