@@ -68,6 +68,8 @@ def test_they_are_checked_while_others_work(folder: Path) -> None:
                 found.update(pool.answers(wait=False))
         assert found == {"0": None, "1": None}
         process = pool.workers[0].process.pid  # type: ignore[union-attr]
+        ours, theirs = (os.getpriority(os.PRIO_PROCESS, which) for which in (0, process))
+        assert theirs == min(19, ours + CheckCertificates.niceness), "it steps back behind those that verify"
         os.kill(process, signal.SIGSTOP)
         pool.add("2", partial(Path, folder / "2.cert"))
         assert dict(pool.answers(wait=False)) == {}

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from contextlib import suppress
 from typing import Any
 
 from lingraft.pool.work import Work
@@ -17,7 +18,8 @@ class Server:
     def __init__(self, work: bytes, memory: float):
         die_first()
         self.work: Work[Any, Any] = pickle.loads(work)
-        os.nice(self.work.niceness)
+        if self.work.niceness:
+            _step_back(self.work.niceness)
         self.work.prepare(memory)
         limit_memory(memory + SLACK)
 
@@ -34,3 +36,10 @@ class Server:
             answer = self.work.resume(pickle.loads(common), pickle.loads(question), seconds)
         self.work.wanted_parts = 0  # not before: the wish may come while the question is still being read
         return pickle.dumps(answer)
+
+
+def _step_back(niceness: int) -> None:
+    """Leave the processors to others, also where Linux shares them out among sessions: a worker has one of its own."""
+    os.nice(niceness)
+    with suppress(OSError), open("/proc/self/autogroup", "w", encoding="ascii") as file:
+        file.write(str(niceness))
