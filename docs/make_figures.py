@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import lingraft
+from lingraft.model.activations import KNOWN
 from lingraft.model.sites import grafted_activations
 from lingraft.solver.bounds import bound_sites, margin_crown
 from lingraft.solver.budget import Budget
 from lingraft.solver.collapse import Collapsed, collapse
 from lingraft.solver.network import Network
-from lingraft.solver.relaxation import relax
 
 EPS = 0.17
 LIGHT, DARK, RED, GREY = "#7aa5cc", "#1f5f99", "#b5442e", "#8a8f98"
@@ -117,12 +117,12 @@ def draw_pieces(models: dict[str, nn.Module]) -> Figure:
 
 
 def draw_lines() -> Figure:
-    """ReLU and sigmoid between the lines of `relax`."""
+    """ReLU and sigmoid between the lines of their records."""
     figure = Figure(figsize=(8, 2.9), layout="constrained")
     for axes, (kind, low, high) in zip(
         figure.subplots(1, 3), (("relu", -1.0, 2.0), ("relu", -2.0, 1.0), ("sigmoid", -3.0, 5.0)), strict=True
     ):
-        lines = relax(kind, torch.tensor([low]).double(), torch.tensor([high]).double())
+        lines = KNOWN[kind].lines(torch.tensor([low]).double(), torch.tensor([high]).double())
         z = torch.linspace(low, high, 200).double()
         below = lines.lower_slope * z + lines.lower_intercept
         above = lines.upper_slope * z + lines.upper_intercept

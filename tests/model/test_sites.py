@@ -7,6 +7,8 @@ from torch.nn import functional as F
 
 import lingraft
 from lingraft.model import zoo
+from lingraft.model.activations.relu import RELU, leaky_relu
+from lingraft.model.activations.sigmoid import SIGMOID, TANH
 from lingraft.model.sites import Site
 from lingraft.model.surgery import graft
 
@@ -25,10 +27,10 @@ def test_networks_of_the_zoo(name):
 
 def test_functions_and_methods_are_sites(own):
     assert lingraft.sites(own("functional"), (1, 4, 4)) == [
-        Site("relu", (12,), "relu"),
-        Site("relu_1", (10,), "relu"),
-        Site("tanh", (8,), "tanh"),
-        Site("sigmoid", (8,), "sigmoid"),
+        Site("relu", RELU, (12,)),
+        Site("relu_1", RELU, (10,)),
+        Site("tanh", TANH, (8,)),
+        Site("sigmoid", SIGMOID, (8,)),
     ]
 
 
@@ -46,8 +48,8 @@ def test_each_call_of_a_reused_module_is_a_site(own):
 
 def test_leaky_relu_as_module_and_function(own):
     assert lingraft.sites(own("leaky"), (1, 4, 4)) == [
-        Site("leaky", (6, 4, 4), "leaky_relu"),
-        Site("leaky_relu", (10,), "leaky_relu"),
+        Site("leaky", leaky_relu(0.2), (6, 4, 4)),
+        Site("leaky_relu", leaky_relu(0.05), (10,)),
     ]
 
 

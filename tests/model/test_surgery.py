@@ -27,10 +27,10 @@ def by_hand(model: nn.Module, mask: dict[str, Tensor], slope: float, intercept: 
     """The grafted model, computed by running the graph of the original and replacing what each site gives."""
     from torch.fx import Interpreter
 
-    from lingraft.model.sites import calls
+    from lingraft.model.sites import sites_of
 
     traced = trace(copy.deepcopy(model))
-    names = {call.node: call.name for call in calls(traced)}
+    names = {node: site.name for node, site in sites_of(traced).items()}
 
     class Replacing(Interpreter):
         def run_node(self, n):

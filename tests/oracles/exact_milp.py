@@ -15,7 +15,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor, fx, nn
 
 from lingraft.model.grafted_activation import GraftedActivation
-from lingraft.model.sites import calls
+from lingraft.model.sites import sites_of
 from lingraft.model.tracing import trace
 from lingraft.solver.region import Region
 
@@ -59,7 +59,7 @@ class Oracle(fx.Interpreter):
         traced = trace(model)
         super().__init__(traced)
         self.model, self.region = model, region
-        self.activations = {call.node.name: call for call in calls(traced)}
+        self.activations = {node.name: site for node, site in sites_of(traced).items()}
         self.program = _Program()
         #: pre-activations by site name
         self.sites: dict[str, Tensor] = {}
@@ -76,10 +76,7 @@ class Oracle(fx.Interpreter):
         call = self.activations.get(n.name)
         if call is not None:
             source = n.args[0] if n.args else n.kwargs["input"]
-            result = self._activate(n, call, self._long(self.env[source]))  # type: ignore[index]
-            if call.inplace:
-                self.env[source] = result  # type: ignore[index]
-            return result
+            return self._activate(n, call, self._long(self.env[source]))  # type: ignore[index]
         module = self.fetch_attr(str(n.target)) if n.op == "call_module" else None
         if isinstance(module, nn.MaxPool2d) or getattr(n.target, "__name__", "").startswith("boolean_dispatch"):
             return self._pool(n, module)
@@ -154,7 +151,7 @@ class Oracle(fx.Interpreter):
         return unit
 
     def _activate(self, n: fx.Node, call: Any, z: Tensor) -> Tensor:
-        assert call.kind in ("relu", "leaky_relu"), "the oracle knows piecewise-linear activations only"
+        assert call.activation.slopes is not None, "the oracle knows piecewise-linear activations only"
         self.sites[call.name] = z
         module = self.fetch_attr(str(n.target)) if n.op == "call_module" else None
         flat, results = z.flatten(1), []
@@ -167,7 +164,7 @@ class Oracle(fx.Interpreter):
                 line[0] += float(module.intercept.flatten()[i])
                 results.append(line)
             else:
-                bent, slope = self._relu(column), call.negative_slope
+                bent, slope = self._relu(column), call.activation.slopes[0]
                 results.append(slope * _pad_to(column, len(bent)) + (1 - slope) * bent)
         return self._stack(results, z.shape[1:])
 

@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 
 import lingraft
 from lingraft.model.grafted_activation import GraftedActivation
-from lingraft.model.sites import calls
+from lingraft.model.sites import sites_of
 from lingraft.model.tracing import trace
 from lingraft.solver.bounds import SiteBounds, bound_sites
 from lingraft.solver.budget import Budget
@@ -222,7 +222,7 @@ class _Recorder(fx.Interpreter):
     def __init__(self, model: nn.Module):
         traced = trace(model)
         super().__init__(traced)
-        self.names = {call.node.name: call.name for call in calls(traced)}
+        self.names = {node.name: site.name for node, site in sites_of(traced).items()}
         self.seen: dict[str, Tensor] = {}
 
     def record(self, images: Tensor) -> dict[str, Tensor]:

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from lingraft.model.activations import KNOWN
 from lingraft.solver import ascent
 from lingraft.solver.ascent import improve
 from lingraft.solver.branching import split
 from lingraft.solver.collapse import Collapsed
 from lingraft.solver.dual import Domains, Dual, outward, root_domains
-from lingraft.solver.relaxation import relax
 
 SEEDS = st.integers(0, 10**6)
 KINDS = st.sampled_from(["relu", "relu", "leaky", "sigmoid", "tanh"])
@@ -84,7 +84,7 @@ def _reference(collapsed: Collapsed, domains: Domains, alpha: Tensor, beta: Tens
     for taps in reversed(collapsed.taps):
         here = slice(taps.first, taps.last)
         lower, upper = domains.lower[here], domains.upper[here]
-        lines = relax(taps.kind, lower, upper)
+        lines = KNOWN[taps.kind].lines(lower, upper)
         open_ = (lower < 0) & (upper > 0) & (taps.kind == "relu")
         below = torch.where(open_, alpha[here], lines.lower_slope)
         positive, negative = q[here].clamp(min=0), q[here].clamp(max=0)

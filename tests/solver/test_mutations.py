@@ -16,6 +16,7 @@ from exact_milp import Oracle
 from torch import Tensor
 
 from lingraft import LingraftError
+from lingraft.model.activations import KNOWN, Lines, relu, sigmoid
 from lingraft.solver import (
     ascent,
     bab,
@@ -28,6 +29,7 @@ from lingraft.solver import (
     facets,
     intervals,
     matrix,
+    methods,
     nodes,
     tighten,
     verifier,
@@ -40,7 +42,6 @@ from lingraft.solver.dual import Dual, Row, root_domains
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.methods import METHODS
 from lingraft.solver.region import Region
-from lingraft.solver.relaxation import Lines
 from lingraft.solver.rows import Rows
 
 pytestmark = pytest.mark.slow
@@ -76,7 +77,7 @@ def _bounds_hold() -> None:
     for model, region, points, *_ in _networks():
         seen = nets.preactivations(model, points)
         for method in METHODS:
-            for name, (lower, upper) in bounds.bounds(model, region, method).items():
+            for name, (lower, upper) in methods.bounds(model, region, method).items():
                 assert bool((seen[name] >= lower - ROUNDING).all())
                 assert bool((seen[name] <= upper + ROUNDING).all())
 
@@ -254,18 +255,17 @@ for _field in ("lower_slope", "upper_slope", "upper_intercept"):
 
     @_mutation(f"ReLU: {_field}")
     def _(patch: pytest.MonkeyPatch, field: str = _field) -> None:
-        from lingraft.solver import relaxation
-
-        _wrap(patch, (relaxation, dual), "relax_relu", lambda f, *a: _flipped(f(*a), field))
+        _wrap(patch, (relu, dual), "relax_relu", lambda f, *a: _flipped(f(*a), field))
+        patch.setitem(KNOWN, "relu", replace(KNOWN["relu"], lines=relu.relax_relu))
 
 
 for _field in Lines._fields:
 
     @_mutation(f"smooth: {_field}")
     def _(patch: pytest.MonkeyPatch, field: str = _field) -> None:
-        from lingraft.solver import relaxation
-
-        _wrap(patch, relaxation, "relax_smooth", lambda f, *a: _flipped(f(*a), field))
+        _wrap(patch, sigmoid.Curve, "lines", lambda f, *a: _flipped(f(*a), field))
+        for name, curve in (("sigmoid", sigmoid.SIGMOID_CURVE), ("tanh", sigmoid.TANH_CURVE)):
+            patch.setitem(KNOWN, name, replace(KNOWN[name], lines=curve.lines))
 
 
 for _field in ("slope", "intercept"):

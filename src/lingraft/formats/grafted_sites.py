@@ -14,14 +14,9 @@ import torch
 from torch import fx, nn
 
 from lingraft.formats.graph_builder import GraphBuilder
+from lingraft.model.activations import Activation, of_module
 from lingraft.model.grafted_activation import GraftedActivation
 
-_BASES: dict[type[nn.Module], str] = {
-    nn.ReLU: "relu",
-    nn.LeakyReLU: "leaky_relu",
-    nn.Sigmoid: "sigmoid",
-    nn.Tanh: "tanh",
-}
 #: An exporter nests the sum of a site three deep at most; a limit keeps the search linear.
 _MAX_DEPTH = 8
 
@@ -45,11 +40,12 @@ def restore_grafted_sites(builder: GraphBuilder) -> None:
     """
     for node in list(builder.graph.nodes):
         module = builder.module_of(node)
-        if module is not None and type(module) in _BASES:
-            _restore_masked(builder, node, module) or _restore_two_layers(builder, node, module)
+        activation = None if module is None else of_module(module)
+        if activation is not None:
+            _restore_masked(builder, node, activation) or _restore_two_layers(builder, node, activation)
 
 
-def _restore_masked(builder: GraphBuilder, node: fx.Node, activation: nn.Module) -> bool:
+def _restore_masked(builder: GraphBuilder, node: fx.Node, activation: Activation) -> bool:
     """The forms "output" and "input", and activations whose result is partly multiplied by zero."""
     x = node.args[0]
     assert isinstance(x, fx.Node)
@@ -58,7 +54,7 @@ def _restore_masked(builder: GraphBuilder, node: fx.Node, activation: nn.Module)
     if user is not None and keep is not None:
         last, rest = user, 0.0
     else:
-        keep, last, rest = _factor(builder, x), node, _at_zero(activation)
+        keep, last, rest = _factor(builder, x), node, activation.at_zero
         if keep is None:
             return False
     mask = keep == 0
@@ -67,7 +63,7 @@ def _restore_masked(builder: GraphBuilder, node: fx.Node, activation: nn.Module)
     line = _Line(np.zeros_like(keep), np.where(mask, np.float32(rest), np.float32(0)))
     if not (mask | (keep == 1)).all():
         # Something is scaled as well: only the dead neurons are taken out, the factors stay.
-        _replace(builder, node, node, x, mask, line)
+        _replace(builder, node, node, x, activation, mask, line)
         return True
     if last is node:
         x = x.args[0]
@@ -77,14 +73,14 @@ def _restore_masked(builder: GraphBuilder, node: fx.Node, activation: nn.Module)
         if added is None or added.slope[~mask].any() or added.intercept[~mask].any():
             break
         line, last = line.plus(added), user
-    _replace(builder, node, last, x, mask, line)
+    _replace(builder, node, last, x, activation, mask, line)
     return True
 
 
-def _restore_two_layers(builder: GraphBuilder, node: fx.Node, activation: nn.Module) -> bool:
+def _restore_two_layers(builder: GraphBuilder, node: fx.Node, activation: Activation) -> bool:
     """The form with two fully connected layers, which become one again; the lines become the identity."""
     bent, total = node.args[0], _only_user(node)
-    if not isinstance(bent, fx.Node) or total is None or total.target is not torch.add or _at_zero(activation):
+    if not isinstance(bent, fx.Node) or total is None or total.target is not torch.add or activation.at_zero:
         return False
     straight = total.args[1] if total.args[0] is node else total.args[0]
     if not isinstance(straight, fx.Node) or not _only_user(bent) or not _only_user(straight):
@@ -108,15 +104,21 @@ def _restore_two_layers(builder: GraphBuilder, node: fx.Node, activation: nn.Mod
     source = bent.args[0]
     assert isinstance(source, fx.Node)
     builder.exchange(bent, merged, source)
-    _replace(builder, node, total, bent, chosen, line)
+    _replace(builder, node, total, bent, activation, chosen, line)
     return True
 
 
-def _replace(builder: GraphBuilder, node: fx.Node, last: fx.Node, x: fx.Node, mask: np.ndarray, line: _Line) -> None:
+def _replace(
+    builder: GraphBuilder,
+    node: fx.Node,
+    last: fx.Node,
+    x: fx.Node,
+    activation: Activation,
+    mask: np.ndarray,
+    line: _Line,
+) -> None:
     """Make the activation `node` a grafted one of x, whose result stands for what was `last`."""
-    activation = builder.module_of(node)
-    assert activation is not None
-    site = GraftedActivation(_BASES[type(activation)], mask.shape, getattr(activation, "negative_slope", 0.0))
+    site = GraftedActivation(activation, mask.shape)
     site.graft(torch.from_numpy(mask), 0.0, 0.0)
     with torch.no_grad():
         site.slope.copy_(torch.from_numpy(line.slope))
@@ -182,10 +184,6 @@ def _constant(builder: GraphBuilder, node: object, like: fx.Node) -> np.ndarray 
 
 def _only_user(node: fx.Node) -> fx.Node | None:
     return next(iter(node.users)) if len(node.users) == 1 else None
-
-
-def _at_zero(activation: nn.Module) -> float:
-    return float(activation(torch.zeros(())))
 
 
 def _zero_rows(layer: nn.Linear) -> torch.Tensor:

@@ -12,10 +12,11 @@ from lingraft.errors import LingraftError
 from lingraft.files import replacing
 from lingraft.formats.batch_norm_form import scales_as_batch_norm
 from lingraft.formats.onnx_grafted import FORMS, Form, write_grafted
-from lingraft.formats.onnx_layers import write_function, write_module
+from lingraft.formats.onnx_layers import write_activation, write_function, write_module
 from lingraft.formats.onnx_writer import OnnxWriter, Value, named
 from lingraft.formats.runtime import EXPORT_TOLERANCE, Session, disagreement, random_inputs
 from lingraft.model.grafted_activation import GraftedActivation
+from lingraft.model.sites import activation_of
 from lingraft.model.tracing import trace
 from lingraft.names import lookup
 
@@ -119,10 +120,15 @@ def _write_node(
     try:
         if not isinstance(result, Tensor):
             raise LingraftError("its result is not a tensor")
-        if node.op != "call_module":
+        activation = activation_of(traced, node)
+        module = traced.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if activation is not None and not isinstance(module, GraftedActivation):
+            x = args[0] if args else kwargs["input"]
+            return named(result.shape, write_activation(writer, activation, x.name))
+        if module is None:
             name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "a function")
             return write_function(writer, name, result.shape, args, kwargs)
-        module, (x,) = traced.get_submodule(str(node.target)), args
+        (x,) = args
         if isinstance(module, GraftedActivation):
             alone = len(node.all_input_nodes[0].users) == 1
             return write_grafted(writer, module, result.shape, x, alone, form)

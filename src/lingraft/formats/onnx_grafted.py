@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from lingraft.formats.onnx_layers import Affine, Shape, write_gemm
+from lingraft.formats.onnx_layers import Affine, Shape, write_activation, write_gemm
 from lingraft.formats.onnx_writer import OnnxWriter, Value, named
 from lingraft.model.grafted_activation import GraftedActivation
 
@@ -14,44 +14,37 @@ from lingraft.model.grafted_activation import GraftedActivation
 Form = Literal["output", "input", "batchnorm"]
 FORMS: tuple[Form, ...] = ("output", "input", "batchnorm")
 
-_OPERATIONS = {"relu": "Relu", "leaky_relu": "LeakyRelu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
-
 
 def write_grafted(to: OnnxWriter, site: GraftedActivation, shape: Shape, x: Value, absorb: bool, form: Form) -> Value:
     """Write a grafted site of x; `absorb` says that nothing else uses x, so that its weights may be changed.
 
     With m the mask, a the slopes and b the intercepts this is act(x)·(1−m) + x·(m·a) + m·b, or act(x·(1−m)) + … in the
-    form "input", which for a sigmoid does not exist because sigmoid(0) is not 0. A site without grafted neurons is the
+    form "input", which exists if act(0) = 0, so not for a sigmoid. A site without grafted neurons is the
     plain activation, one with nothing else a scale and a shift; behind a fully connected layer the masks go into the
     weights of two layers, one bent and one straight.
     """
     slope, intercept = (tensor.detach() for tensor in site.line())
     keep = (~site.mask).to(slope.dtype)
     if not site.grafted:
-        return named(shape, _activate(to, site, x.name))
-    bends = bool(keep.any())
-    if absorb and isinstance(x, Affine) and site.base != "sigmoid":
+        return named(shape, write_activation(to, site.base, x.name))
+    bends, through_zero = bool(keep.any()), site.base.at_zero == 0
+    if absorb and isinstance(x, Affine) and through_zero:
         straight = write_gemm(to, f"{to.scope}.line", x.source, *_scaled(x, slope, intercept))
         if not bends:
             return named(shape, straight)
-        bent = _activate(to, site, write_gemm(to, f"{to.scope}.kept", x.source, *_scaled(x, keep, None)))
+        bent = write_activation(to, site.base, write_gemm(to, f"{to.scope}.kept", x.source, *_scaled(x, keep, None)))
         return to.value(shape, "Add", bent, straight)
     terms = []
-    if bends and form == "input" and site.base != "sigmoid":
-        terms.append(_activate(to, site, to.node("Mul", x.name, to.weight("keep", keep[None]))))
+    if bends and form == "input" and through_zero:
+        terms.append(write_activation(to, site.base, to.node("Mul", x.name, to.weight("keep", keep[None]))))
     elif bends:
-        terms.append(to.node("Mul", _activate(to, site, x.name), to.weight("keep", keep[None])))
+        terms.append(to.node("Mul", write_activation(to, site.base, x.name), to.weight("keep", keep[None])))
     if slope.any() or not terms:
         terms.append(to.node("Mul", x.name, to.weight("slope", slope[None])))
     result = terms[0] if len(terms) == 1 else to.node("Add", *terms)
     if intercept.any():
         result = to.node("Add", result, to.weight("intercept", intercept[None]))
     return named(shape, result)
-
-
-def _activate(to: OnnxWriter, site: GraftedActivation, name: str) -> str:
-    attributes = {"alpha": float(site.negative_slope)} if site.base == "leaky_relu" else {}
-    return to.node(_OPERATIONS[site.base], name, **attributes)
 
 
 def _scaled(x: Affine, factor: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from lingraft.formats.graph_builder import GraphBuilder
 from lingraft.formats.layer_biases import absorb_biases
 from lingraft.formats.onnx_file import read_model, reason
 from lingraft.formats.onnx_node import OnnxNode, Value
-from lingraft.formats.onnx_operations import TRANSLATORS
+from lingraft.formats.onnx_operations import translate
 from lingraft.formats.runtime import IMPORT_TOLERANCE, Session, disagreement, random_inputs
 
 #: Sizes of the inputs on which the network read is compared with onnxruntime: each bends other activations.
@@ -105,12 +105,7 @@ def _translate_node(builder: GraphBuilder, proto: Any, values: dict[str, Value],
         known = [value for value in inputs if not isinstance(value, fx.Node)]
         if node.operation in FOLDABLE and len(known) == len(inputs):
             return fold(proto, known, opset)
-        if node.operation not in TRANSLATORS:
-            raise LingraftError(
-                f"{node.title}: the operation {node.operation} is not supported."
-                f" Supported: {', '.join(sorted(TRANSLATORS))}."
-            )
-        value = TRANSLATORS[node.operation](builder, node)
+        value = translate(builder, node)
     except LingraftError as error:
         raise error if node.title in str(error) else LingraftError(f"{node.title}: {error}") from error
     except Exception as error:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lingraft.errors import LingraftError
 from lingraft.formats.onnx_writer import OnnxWriter, Value, named
+from lingraft.model.activations import KNOWN, Activation
 
 Shape = Sequence[int]
 
@@ -30,7 +31,7 @@ def _writes(*names: str) -> Callable[[Callable[..., Value]], Callable[..., Value
 def write_function(to: OnnxWriter, name: str, shape: Shape, args: Sequence[Any], kwargs: dict[str, Any]) -> Value:
     """Write the call of a torch function or tensor method, known by its name, with a result of this shape."""
     if name not in _FUNCTIONS:
-        known = ", ".join(sorted(_FUNCTIONS))
+        known = ", ".join(sorted([*_FUNCTIONS, *KNOWN]))
         raise LingraftError(f"{name}() cannot be written as ONNX. Write the model with these: {known}.")
     write = _FUNCTIONS[name]
     try:
@@ -45,7 +46,7 @@ def write_module(to: OnnxWriter, module: nn.Module, shape: Shape, x: Value) -> V
     for kind, write in _MODULES.items():
         if isinstance(module, kind):
             return write(to, shape, module, x)
-    known = ", ".join(kind.__name__ for kind in _MODULES)
+    known = ", ".join(kind.__name__ for kind in (*_MODULES, *(m for record in KNOWN.values() for m in record.modules)))
     raise LingraftError(f"a {type(module).__name__} cannot be written as ONNX. Known: {known}.")
 
 
@@ -212,24 +213,12 @@ def _mean(to: OnnxWriter, shape: Shape, x: Value, dim: Any = None, keepdim: bool
 # Activations
 
 
-@_writes("relu", "relu_")
-def _relu(to: OnnxWriter, shape: Shape, x: Value, inplace: bool = False) -> Value:
-    return to.value(shape, "Relu", x.name)
-
-
-@_writes("leaky_relu", "leaky_relu_")
-def _leaky_relu(to: OnnxWriter, shape: Shape, x: Value, negative_slope: float = 0.01, inplace: bool = False) -> Value:
-    return to.value(shape, "LeakyRelu", x.name, alpha=float(negative_slope))
-
-
-@_writes("sigmoid", "sigmoid_", "expit")
-def _sigmoid(to: OnnxWriter, shape: Shape, x: Value) -> Value:
-    return to.value(shape, "Sigmoid", x.name)
-
-
-@_writes("tanh", "tanh_")
-def _tanh(to: OnnxWriter, shape: Shape, x: Value) -> Value:
-    return to.value(shape, "Tanh", x.name)
+def write_activation(to: OnnxWriter, activation: Activation, x: str) -> str:
+    """Write an activation of the value named x and give the name of the result."""
+    if activation.onnx is None:
+        raise LingraftError(f"ONNX has no operation for the activation {activation.name!r}.")
+    attributes = {attribute: activation.arguments[name] for name, attribute in activation.attributes.items()}
+    return to.node(activation.onnx, x, **attributes)
 
 
 # Arithmetic
@@ -347,10 +336,6 @@ _MODULES: dict[type[nn.Module], Callable[[OnnxWriter, Shape, Any, Value], Value]
     nn.Conv1d: _conv,
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
-    nn.ReLU: lambda to, shape, m, x: _relu(to, shape, x),
-    nn.LeakyReLU: lambda to, shape, m, x: _leaky_relu(to, shape, x, m.negative_slope),
-    nn.Sigmoid: lambda to, shape, m, x: _sigmoid(to, shape, x),
-    nn.Tanh: lambda to, shape, m, x: _tanh(to, shape, x),
     nn.MaxPool2d: lambda to, shape, m, x: _max_pool(
         to, shape, x, m.kernel_size, m.stride, m.padding, m.dilation, m.ceil_mode
     ),

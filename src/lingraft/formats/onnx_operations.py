@@ -9,19 +9,37 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from lingraft.errors import LingraftError
 from lingraft.formats.graph_builder import GraphBuilder
 from lingraft.formats.onnx_node import OnnxNode
+from lingraft.model.activations import KNOWN, named_in_onnx
 
 Translator = Callable[[GraphBuilder, OnnxNode], fx.Node]
 M = TypeVar("M", bound=nn.Module)
 
-TRANSLATORS: dict[str, Translator] = {}
+_TRANSLATORS: dict[str, Translator] = {}
+
+
+def supported() -> list[str]:
+    """The operations that can be read."""
+    return sorted([*_TRANSLATORS, *(record.onnx for record in KNOWN.values() if record.onnx is not None)])
+
+
+def translate(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
+    """Write a node in torch."""
+    if named_in_onnx(node.operation) is not None:
+        return _activation(builder, node)
+    if node.operation not in _TRANSLATORS:
+        raise LingraftError(
+            f"{node.title}: the operation {node.operation} is not supported. Supported: {', '.join(supported())}."
+        )
+    return _TRANSLATORS[node.operation](builder, node)
 
 
 def _translates(*operations: str) -> Callable[[Translator], Translator]:
     def register(translator: Translator) -> Translator:
         for operation in operations:
-            TRANSLATORS[operation] = translator
+            _TRANSLATORS[operation] = translator
         return translator
 
     return register
@@ -126,15 +144,11 @@ def _batch_norm(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 # Activations
 
 
-@_translates("Relu", "Sigmoid", "Tanh")
 def _activation(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    kind = {"Relu": nn.ReLU, "Sigmoid": nn.Sigmoid, "Tanh": nn.Tanh}[node.operation]
-    return builder.layer(kind(), node.value(0))
-
-
-@_translates("LeakyRelu")
-def _leaky_relu(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    return builder.layer(nn.LeakyReLU(node.attribute("alpha", 0.01)), node.value(0))
+    record = named_in_onnx(node.operation)
+    assert record is not None
+    given = {name: node.attribute(key, record.arguments[name]) for name, key in record.attributes.items()}
+    return builder.layer(record.called_with(given).module(), node.value(0))
 
 
 # Convolution and pooling

@@ -10,15 +10,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from lingraft.model.activations import of_module
+
 Shape = tuple[int, ...]
 
-_KEEPING = (nn.ReLU, nn.LeakyReLU, nn.Sigmoid, nn.Tanh)
 _PAIRWISE = (torch.add, torch.sub, torch.mul, torch.div)
 
 
 def layer_shape(layer: nn.Module, shape: Shape) -> Shape | None:
     """Shape of what `layer` makes of an input of that shape, the batch included; None if no rule fits."""
-    if isinstance(layer, _KEEPING):
+    if of_module(layer) is not None:
         return shape
     if isinstance(layer, nn.Linear) and shape[-1] == layer.in_features:
         return (*shape[:-1], layer.out_features)

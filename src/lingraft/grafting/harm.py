@@ -12,7 +12,6 @@ from lingraft.solver.bounds import SiteBounds, bound_sites
 from lingraft.solver.budget import Budget
 from lingraft.solver.crown import pass_back, relaxed
 from lingraft.solver.network import Network
-from lingraft.solver.nonlinearity import gap
 from lingraft.solver.region import Region
 from lingraft.solver.rows import Rows
 
@@ -42,8 +41,8 @@ class Harm:
         harm = {}
         for i, site in sites_of(network).items():
             if i in rows:
-                weight = -rows[i].clamp(max=0) if site.kind == "relu" else rows[i].abs()
-                harm[i] = (weight.sum(0) * gap(site.kind, *found.bounds[i])).masked_fill(site.grafted, 0.0)
+                weight = -rows[i].clamp(max=0) if site.activation.slopes is not None else rows[i].abs()
+                harm[i] = (weight.sum(0) * site.activation.gap(*found.bounds[i])).masked_fill(site.grafted, 0.0)
         return harm
 
 

@@ -6,14 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from lingraft.errors import LingraftError
+from lingraft.model.activations import Activation
+from lingraft.model.activations.relu import RELU
 from lingraft.model.line_relu import line_relu
-
-#: The activations that can be grafted, and slope and intercept that a grafted neuron starts from. For ReLU the paper's:
-#: a slope in its "safe zone" [0, 0.5] and no intercept (Figure "Initialization"); for smooth ones the tangent at 0.
-START = {"relu": (0.4, 0.0), "leaky_relu": (0.4, 0.0), "sigmoid": (0.25, 0.5), "tanh": (1.0, 0.0)}
 
 
 class GraftedActivation(nn.Module):
@@ -30,12 +27,9 @@ class GraftedActivation(nn.Module):
     mask: Tensor
     fixed: Tensor
 
-    def __init__(self, base: str, neurons: Sequence[int], negative_slope: float = 0.0):
+    def __init__(self, base: Activation, neurons: Sequence[int]):
         super().__init__()
-        if base not in START:
-            raise LingraftError(f"cannot graft the activation {base!r}. Known: {', '.join(START)}.")
         self.base = base
-        self.negative_slope = negative_slope
         shape = tuple(neurons)
         self.slope = nn.Parameter(torch.zeros(1, *shape))
         self.intercept = nn.Parameter(torch.zeros(1, *shape))
@@ -56,9 +50,9 @@ class GraftedActivation(nn.Module):
         return self._count
 
     def graft(self, mask: Tensor, slope: float | None = None, intercept: float | None = None) -> None:
-        """Graft the neurons of `mask` that are not grafted yet, in place, from this line (None: as START says)."""
+        """Graft the neurons of `mask` that are not grafted yet, in place, from this line (None: its activation's)."""
         new = self._new(mask)
-        usual_slope, usual_intercept = START[self.base]
+        usual_slope, usual_intercept = self.base.start
         with torch.no_grad():
             self.slope[0, new] = usual_slope if slope is None else slope
             self.intercept[0, new] = usual_intercept if intercept is None else intercept
@@ -77,30 +71,23 @@ class GraftedActivation(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[1:] != self.mask.shape:
             raise LingraftError(
-                f"a grafted {self.base} has a mask of shape {self.neurons} but gets neurons of shape"
+                f"a grafted {self.base.name} has a mask of shape {self.neurons} but gets neurons of shape"
                 f" {tuple(x.shape[1:])}. Make the masks from lingraft.sites(model, input_shape)."
             )
         if not self._count:
-            return self._activation(x)
+            return self.base.value(x)
         learned, keep, floor = self._constants_for(x)
         slope, intercept = _like(x, self.slope), _like(x, self.intercept)
         if not self._trained:
             slope, intercept = slope.detach(), intercept.detach()
         intercept = intercept.where(learned, 0)
-        if self.base == "relu":
+        if self.base is RELU:
             return line_relu(x, slope.where(learned, keep), intercept, floor)
         line = torch.addcmul(intercept, x, slope.where(learned, 0))
-        return torch.addcmul(line, self._activation(x), keep)
+        return torch.addcmul(line, self.base.value(x), keep)
 
     def extra_repr(self) -> str:
-        return f"{self.base}, {self.grafted} of {self.mask.numel()} grafted"
-
-    def _activation(self, x: Tensor) -> Tensor:
-        if self.base == "relu":
-            return F.relu(x)
-        if self.base == "leaky_relu":
-            return F.leaky_relu(x, self.negative_slope)
-        return torch.sigmoid(x) if self.base == "sigmoid" else torch.tanh(x)
+        return f"{self.base.name}, {self.grafted} of {self.mask.numel()} grafted"
 
     def _new(self, mask: Tensor) -> Tensor:
         if mask.dtype != torch.bool or mask.shape != self.mask.shape:

@@ -12,22 +12,23 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from lingraft.errors import LingraftError
+from lingraft.model.activations import of_call, of_module
 from lingraft.model.grafted_activation import GraftedActivation
 
 #: Set in the `meta` of a call that was written as an operator in place (h += y).
 MARK = "lingraft_in_place"
 
-#: Calls whose result has memory of its own. All others may give a view, or their input itself.
+#: Calls whose result has memory of its own, as those of activations have. All others may
+#: give a view, or their input itself.
 _NEW: frozenset[Any] = frozenset({
     operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.matmul,
     torch.add, torch.sub, torch.mul, torch.div, torch.neg, torch.matmul, torch.cat, torch.concat, torch.clone,
-    torch.relu, torch.sigmoid, torch.tanh, torch.max_pool2d,
-    F.relu, F.leaky_relu, F.linear, F.conv2d, F.batch_norm, F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d,
-    "add", "sub", "mul", "div", "neg", "matmul", "clone", "relu", "sigmoid", "tanh", "sum", "mean",
+    torch.max_pool2d, F.linear, F.conv2d, F.batch_norm, F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d,
+    "add", "sub", "mul", "div", "neg", "matmul", "clone", "sum", "mean",
 })  # fmt: skip
 _NEW_MODULES = (
     nn.Conv1d, nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d,
-    nn.ReLU, nn.LeakyReLU, nn.Sigmoid, nn.Tanh, GraftedActivation,
+    GraftedActivation,
 )  # fmt: skip
 
 
@@ -104,8 +105,9 @@ def _changed(node: fx.Node, root: nn.Module) -> fx.Node | None:
 
 def _is_new(node: fx.Node, root: nn.Module) -> bool:
     if node.op == "call_module":
-        return isinstance(root.get_submodule(str(node.target)), _NEW_MODULES)
-    return node.target in _NEW or is_number(node)
+        module = root.get_submodule(str(node.target))
+        return isinstance(module, _NEW_MODULES) or of_module(module) is not None
+    return node.target in _NEW or of_call(node.target) is not None or is_number(node)
 
 
 def _is_same(node: fx.Node, root: nn.Module) -> bool:

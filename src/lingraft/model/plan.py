@@ -14,45 +14,34 @@ from lingraft.names import lookup
 
 
 @dataclass(frozen=True)
-class PlannedSite:
-    """How many neurons of a site a mask grafts."""
-
-    site: Site
-    grafted: int
-
-    @property
-    def share(self) -> float:
-        """Grafted of all neurons of the site, in [0, 1]."""
-        return self.grafted / self.site.neurons
-
-
-@dataclass(frozen=True)
 class GraftingPlan:
     """Neurons a site and how many of them are grafted; `print` it, or give it to rich."""
 
-    sites: Sequence[PlannedSite]
+    sites: Sequence[Site]
+    #: grafted neurons of each of them
+    counts: Sequence[int]
 
     @property
     def neurons(self) -> int:
         """Neurons of the network."""
-        return sum(planned.site.neurons for planned in self.sites)
+        return sum(site.neurons for site in self.sites)
 
     @property
     def grafted(self) -> int:
         """Grafted neurons of the network."""
-        return sum(planned.grafted for planned in self.sites)
+        return sum(self.counts)
 
     def _rows(self) -> list[tuple[str, str, str, str, str, str]]:
         rows = [
             (
-                planned.site.name,
-                planned.site.kind,
-                "×".join(map(str, planned.site.shape)),
-                f"{planned.site.neurons:,}",
-                f"{planned.grafted:,}",
-                f"{planned.share:.1%}",
+                site.name,
+                site.kind,
+                "×".join(map(str, site.shape)),
+                f"{site.neurons:,}",
+                f"{count:,}",
+                f"{count / site.neurons:.1%}",
             )
-            for planned in self.sites
+            for site, count in zip(self.sites, self.counts, strict=True)
         ]
         return [*rows, ("all", "", "", f"{self.neurons:,}", f"{self.grafted:,}", f"{self.grafted / self.neurons:.1%}")]
 
@@ -62,8 +51,8 @@ class GraftingPlan:
             "neurons": self.neurons,
             "grafted": self.grafted,
             "sites": [
-                {"name": p.site.name, "shape": list(p.site.shape), "neurons": p.site.neurons, "grafted": p.grafted}
-                for p in self.sites
+                {"name": site.name, "shape": list(site.shape), "neurons": site.neurons, "grafted": count}
+                for site, count in zip(self.sites, self.counts, strict=True)
             ],
         }
 
@@ -100,4 +89,4 @@ def plan(sites: Sequence[Site], mask: Mapping[str, Tensor]) -> GraftingPlan:
                 f"the mask of site {name!r} is {chosen.dtype} of shape {tuple(chosen.shape)};"
                 f" it must be torch.bool of shape {site.shape}."
             )
-    return GraftingPlan([PlannedSite(site, int(mask[site.name].sum()) if site.name in mask else 0) for site in sites])
+    return GraftingPlan(sites, [int(mask[site.name].sum()) if site.name in mask else 0 for site in sites])

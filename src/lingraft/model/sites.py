@@ -5,44 +5,19 @@ import io
 import math
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
 from lingraft.errors import LingraftError
+from lingraft.model.activations import KNOWN, Activation, of_call, of_module
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.in_place import is_number
 from lingraft.model.tracing import trace
 
-#: Calls of these torch functions, and of these methods of tensors, are sites.
-_FUNCTIONS: dict[Any, str] = {
-    F.relu: "relu",
-    torch.relu: "relu",
-    torch.relu_: "relu",
-    F.leaky_relu: "leaky_relu",
-    F.leaky_relu_: "leaky_relu",
-    torch.sigmoid: "sigmoid",
-    torch.sigmoid_: "sigmoid",
-    torch.tanh: "tanh",
-    torch.tanh_: "tanh",
-    "relu": "relu",
-    "relu_": "relu",
-    "sigmoid": "sigmoid",
-    "sigmoid_": "sigmoid",
-    "tanh": "tanh",
-    "tanh_": "tanh",
-}
-#: Layers of exactly these types are sites: what others derived from them compute is their own affair.
-_MODULES: dict[type[nn.Module], str] = {
-    nn.ReLU: "relu",
-    nn.LeakyReLU: "leaky_relu",
-    nn.Sigmoid: "sigmoid",
-    nn.Tanh: "tanh",
-}
 #: Functions, methods and modules (by lower-case name) that bend a tensor element by element and are not supported.
 _UNSUPPORTED = frozenset({
     "abs", "acos", "asin", "atan", "ceil", "celu", "clamp", "clamp_max", "clamp_min", "clip", "cos", "cosh", "elu",
@@ -55,27 +30,25 @@ _UNSUPPORTED = frozenset({
 
 @dataclass(frozen=True)
 class Site:
-    """One call of an activation: its name, the shape of its neurons for one image, and which activation it is."""
+    """One call of an activation: its name, which activation it is, and the shape of its neurons for one image.
+
+    In a graph whose images have no shape yet the sites have none either. `grafted` is there if it can have lines.
+    """
 
     name: str
-    shape: tuple[int, ...]
-    kind: str
+    activation: Activation
+    shape: tuple[int, ...] = ()
+    grafted: GraftedActivation | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def kind(self) -> str:
+        """Name of its activation."""
+        return self.activation.name
 
     @property
     def neurons(self) -> int:
         """How many neurons it has."""
         return math.prod(self.shape)
-
-
-@dataclass(frozen=True)
-class Call:
-    """A site in a traced graph, before its shape is known."""
-
-    node: fx.Node
-    name: str
-    kind: str
-    negative_slope: float
-    inplace: bool
 
 
 def sites(model: nn.Module, input_shape: Sequence[int]) -> list[Site]:
@@ -84,22 +57,26 @@ def sites(model: nn.Module, input_shape: Sequence[int]) -> list[Site]:
     `input_shape` is the shape of one image. A site is named after its module; the second call of a module gets a name
     of its own ("relu", "relu_2"); the call of a function is named after it ("relu", "relu_1").
     """
-    traced = trace(model)
-    found = calls(traced)
+    return sites_with_shapes(trace(model), input_shape)
+
+
+def sites_with_shapes(traced: fx.GraphModule, input_shape: Sequence[int]) -> list[Site]:
+    """`sites` of a traced graph."""
+    found = sites_of(traced)
     shapes = _shapes(traced, tuple(input_shape))
     result = []
-    for call in found:
-        batch, *shape = shapes[call.node.name]
+    for node, site in found.items():
+        batch, *shape = shapes[node.name]
         if batch != 2:
             raise LingraftError(
-                f"the activation {call.name!r} works on a tensor of shape {(batch, *shape)} for 2 images:"
+                f"the activation {site.name!r} works on a tensor of shape {(batch, *shape)} for 2 images:"
                 " its first axis must be the batch. Apply it to (batch, …)."
             )
         if not math.prod(shape):
-            raise LingraftError(f"the activation {call.name!r} has no neurons: its input has shape {(batch, *shape)}.")
-        result.append(Site(call.name, tuple(shape), call.kind))
+            raise LingraftError(f"the activation {site.name!r} has no neurons: its input has shape {(batch, *shape)}.")
+        result.append(replace(site, shape=tuple(shape)))
     if not result:
-        raise LingraftError(f"{type(model).__name__} has no activation to graft: lingraft knows {_known()}.")
+        raise LingraftError(f"{type(traced).__name__} has no activation to graft: lingraft knows {_known()}.")
     return result
 
 
@@ -108,16 +85,17 @@ def grafted_activations(model: nn.Module) -> dict[str, GraftedActivation]:
     return {name: module for name, module in model.named_modules() if isinstance(module, GraftedActivation)}
 
 
-def calls(traced: fx.GraphModule) -> list[Call]:
-    """The activation calls of a traced graph; an activation that is not supported is an error that names it."""
-    found: list[Call] = []
+def sites_of(traced: fx.GraphModule) -> dict[fx.Node, Site]:
+    """The calls of a traced graph that are sites; an activation that is not supported is an error that names it."""
+    found: dict[fx.Node, Site] = {}
     taken: set[str] = set()
     for node in traced.graph.nodes:
-        call = _call(traced, node)
-        if call is None:
+        activation = activation_of(traced, node)
+        if activation is None:
+            _refuse_unknown(traced, node)
             continue
-        kind, negative_slope, inplace = call
-        if node.op == "call_module":
+        module = traced.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if module is not None:
             base = str(node.target)
             name = _unused(base, taken) if base in taken else base
         else:
@@ -125,7 +103,8 @@ def calls(traced: fx.GraphModule) -> list[Call]:
             if name in taken or hasattr(traced, name):
                 name = _unused(name, taken | {n for n, _ in traced.named_modules()} | set(dir(traced)))
         taken.add(name)
-        found.append(Call(node, name, kind, negative_slope, inplace))
+        grafted = module if isinstance(module, GraftedActivation) else None
+        found[node] = Site(name, activation, grafted=grafted)
     return found
 
 
@@ -136,31 +115,30 @@ def _unused(base: str, taken: set[str]) -> str:
     return f"{base}_{number}"
 
 
-def _call(traced: fx.GraphModule, node: fx.Node) -> tuple[str, float, bool] | None:
-    """(kind, negative slope, in place) of an activation call; None for any other node."""
+def activation_of(traced: fx.GraphModule, node: fx.Node) -> Activation | None:
+    """Which activation a node of a traced graph calls; None if it calls something else."""
     if node.op == "call_module":
         module = traced.get_submodule(str(node.target))
         if type(module) is GraftedActivation:
-            return module.base, module.negative_slope, False
-        if type(module) in _MODULES:
-            slope = float(getattr(module, "negative_slope", 0.0))
-            return _MODULES[type(module)], slope, bool(getattr(module, "inplace", False))
-        if type(module).__name__.lower() in _UNSUPPORTED:
-            raise _unsupported(f"layer {node.target!r} ({type(module).__name__})")
-        return None
+            return module.base
+        return of_module(module)
     if node.op not in ("call_function", "call_method") or not _of_data(node):
         return None
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    if node.target in _FUNCTIONS:
-        kind = _FUNCTIONS[node.target]
-        slope = _argument(node, 1, "negative_slope", 0.01) if kind == "leaky_relu" else 0.0
-        position = 2 if kind == "leaky_relu" else 1
-        inplace = name.endswith("_") or bool(_argument(node, position, "inplace", False))
-        return kind, float(slope), inplace
-    if name.removesuffix("_") in _UNSUPPORTED:
-        where = next(iter(reversed(node.meta.get("nn_module_stack", {}))), "")
-        raise _unsupported(f"{name}() as {node.name!r}" + (f" in layer {where!r}" if where else ""))
-    return None
+    known = of_call(node.target)
+    return None if known is None else known.called_with(_arguments(node, known))
+
+
+def _refuse_unknown(traced: fx.GraphModule, node: fx.Node) -> None:
+    """Refuse a call that bends a tensor and is no activation that lingraft knows."""
+    if node.op == "call_module":
+        name = type(traced.get_submodule(str(node.target))).__name__
+        if name.lower() in _UNSUPPORTED:
+            raise _unsupported(f"layer {node.target!r} ({name})")
+    elif node.op in ("call_function", "call_method") and _of_data(node):
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        if name.removesuffix("_") in _UNSUPPORTED:
+            where = next(iter(reversed(node.meta.get("nn_module_stack", {}))), "")
+            raise _unsupported(f"{name}() as {node.name!r}" + (f" in layer {where!r}" if where else ""))
 
 
 def _of_data(node: fx.Node) -> bool:
@@ -169,11 +147,19 @@ def _of_data(node: fx.Node) -> bool:
     return isinstance(argument, fx.Node) and argument.op != "get_attr" and not is_number(argument)
 
 
-def _argument(node: fx.Node, position: int, name: str, default: Any) -> Any:
-    value = node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
-    if isinstance(value, fx.Node):
-        raise LingraftError(f"{node.name!r}: {name} must be a number written in the model, not computed by it.")
-    return value
+def _arguments(node: fx.Node, known: Activation) -> dict[str, Any]:
+    """What the call of a function gives besides the tensor; in place or not makes no difference in a traced graph."""
+    names = [*known.arguments, "inplace"]
+    positional = node.args[1:] if node.args else ()
+    given = {**dict(zip(names, positional, strict=False)), **node.kwargs}
+    given.pop("input", None)
+    given.pop("inplace", None)
+    for name, value in given.items():
+        if isinstance(value, fx.Node):
+            raise LingraftError(f"{node.name!r}: {name} must be a number written in the model, not computed by it.")
+    if len(positional) > len(names) or given.keys() - known.arguments.keys():
+        raise LingraftError(f"{node.name!r} is called with arguments that lingraft does not know.")
+    return given
 
 
 def _unsupported(what: str) -> LingraftError:
@@ -181,7 +167,8 @@ def _unsupported(what: str) -> LingraftError:
 
 
 def _known() -> str:
-    return "relu, leaky relu, sigmoid or tanh"
+    *names, last = (name.replace("_", " ") for name in KNOWN)
+    return f"{', '.join(names)} or {last}"
 
 
 def _shapes(traced: fx.GraphModule, input_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:

@@ -9,7 +9,7 @@ from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
 from lingraft.model.grafted_activation import GraftedActivation
-from lingraft.model.sites import Call, Site, calls, grafted_activations, sites
+from lingraft.model.sites import Site, grafted_activations, sites_of, sites_with_shapes
 from lingraft.model.tracing import trace
 from lingraft.names import lookup
 
@@ -86,21 +86,22 @@ def _operate(
             f"the mask must map names of sites to boolean tensors, not be {type(mask).__name__}. lingraft.select makes"
             " one from scores."
         )
-    if input_shape is not None:
-        check_shapes(mask, sites(model, input_shape))
     _require_one_graph(model)
     traced = trace(copy.deepcopy(model))
-    found = {call.name: call for call in calls(traced)}
-    _separate(traced, found.values())
+    if input_shape is not None:
+        check_shapes(mask, sites_with_shapes(traced, input_shape))
+    found = sites_of(traced)
+    _separate(traced, found)
+    nodes = {site.name: node for node, site in found.items()}
     for name, chosen in mask.items():
-        call = lookup("site", name, found)
+        node = lookup("site", name, nodes)
         if not isinstance(chosen, Tensor) or chosen.dtype != torch.bool:
             raise LingraftError(f"the mask of site {name!r} must be a boolean tensor: True for a grafted neuron.")
         if not chosen.numel():
             raise LingraftError(f"the mask of site {name!r} has shape {tuple(chosen.shape)}: a site without neurons.")
-        site = _site(traced, call, tuple(chosen.shape))
+        grafted = _grafted(traced, node, found[node], tuple(chosen.shape))
         try:
-            change(site, chosen)
+            change(grafted, chosen)
         except LingraftError as error:
             raise LingraftError(f"site {name!r}: {error}") from error
     traced.graph.lint()
@@ -130,29 +131,29 @@ def check_shapes(mask: Mapping[str, Tensor], found: Sequence[Site]) -> None:
             )
 
 
-def _separate(traced: fx.GraphModule, found: Iterable[Call]) -> None:
+def _separate(traced: fx.GraphModule, found: Mapping[fx.Node, Site]) -> None:
     """Give the second and later calls of one module a module of their own, at the path that is their name."""
-    for call in found:
-        if call.node.op == "call_module" and call.node.target != call.name:
-            traced.add_submodule(call.name, copy.deepcopy(traced.get_submodule(str(call.node.target))))
-            call.node.target = call.name
+    for node, site in found.items():
+        if node.op == "call_module" and node.target != site.name:
+            traced.add_submodule(site.name, copy.deepcopy(traced.get_submodule(str(node.target))))
+            node.target = site.name
 
 
-def _site(traced: fx.GraphModule, call: Call, neurons: tuple[int, ...]) -> GraftedActivation:
+def _grafted(traced: fx.GraphModule, node: fx.Node, site: Site, neurons: tuple[int, ...]) -> GraftedActivation:
     """The GraftedActivation of this call, put there if it is not one yet."""
-    if call.node.op == "call_module":
-        present = traced.get_submodule(str(call.node.target))
+    if node.op == "call_module":
+        present = traced.get_submodule(str(node.target))
         if isinstance(present, GraftedActivation):
             return present
     reference = next(traced.parameters(), None)
-    site = GraftedActivation(call.kind, neurons, call.negative_slope)
+    grafted = GraftedActivation(site.activation, neurons)
     if reference is not None:
-        site.to(device=reference.device, dtype=reference.dtype)
-    site.train(traced.training)
-    traced.add_submodule(call.name, site)
-    with traced.graph.inserting_before(call.node):
-        argument = call.node.args[0] if call.node.args else call.node.kwargs["input"]
-        replacement = traced.graph.call_module(call.name, (argument,))
-    call.node.replace_all_uses_with(replacement)
-    traced.graph.erase_node(call.node)
-    return site
+        grafted.to(device=reference.device, dtype=reference.dtype)
+    grafted.train(traced.training)
+    traced.add_submodule(site.name, grafted)
+    with traced.graph.inserting_before(node):
+        argument = node.args[0] if node.args else node.kwargs["input"]
+        replacement = traced.graph.call_module(site.name, (argument,))
+    node.replace_all_uses_with(replacement)
+    traced.graph.erase_node(node)
+    return grafted

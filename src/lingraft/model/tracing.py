@@ -12,6 +12,7 @@ from torch.fx.proxy import Attribute
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from lingraft.errors import LingraftError
+from lingraft.model.activations import of_module
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.in_place import MARK, read_results
 from lingraft.model.unseen import refuse_unseen
@@ -73,7 +74,7 @@ class _Tracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         kind = type_before_parametrizations(m)
         own = kind.__module__.startswith("torch.nn.") and not isinstance(m, nn.Sequential)
-        return own or kind is GraftedActivation
+        return own or kind is GraftedActivation or of_module(m) is not None
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _InPlace(node, self)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from lingraft.model.activations.relu import relax_relu
 from lingraft.solver.ascent import improve
 from lingraft.solver.branching import scores, split, taps_to_split
 from lingraft.solver.budget import Budget, Exhausted
@@ -17,7 +18,6 @@ from lingraft.solver.facets import first_site, fit
 from lingraft.solver.leaf import solve_leaf
 from lingraft.solver.margin import MARGIN, proven
 from lingraft.solver.proof import Clip, MarginProof, Split, UsedForms, whole
-from lingraft.solver.relaxation import relax_relu
 from lingraft.solver.tighten import tighten
 
 #: The search for multipliers stops at a bound of this, a little more than `MARGIN`.

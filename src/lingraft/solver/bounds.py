@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lingraft.model.activations import Lines
 from lingraft.solver.budget import Budget
 from lingraft.solver.crown import Watch, crown_bounds, lower_bound, pass_back, relaxed
 from lingraft.solver.intervals import through_linear, through_site
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Input, Site
 from lingraft.solver.region import Region
-from lingraft.solver.relaxation import Lines, relax
 from lingraft.solver.rounding import Sizes
 from lingraft.solver.rows import Rows
 
@@ -38,7 +38,7 @@ class SiteBounds:
 
 
 def _unstable(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
-    if site.kind == "relu":
+    if site.activation.slopes is not None:
         return ~site.grafted & (lower < 0) & (upper > 0)
     return ~site.grafted
 
@@ -92,7 +92,7 @@ def _sharpen(network: Network, site: Site, lower: Tensor, upper: Tensor, found: 
 def _lines(site: Site, lower: Tensor, upper: Tensor) -> Lines:
     """The lines of a site: a grafted neuron's own line on both sides, the relaxation elsewhere."""
     own = (site.slope, site.intercept, site.slope, site.intercept)
-    lines = relax(site.kind, lower, upper)
+    lines = site.activation.lines(lower, upper)
     return Lines(*(torch.where(site.grafted, a, b) for a, b in zip(own, lines, strict=True)))
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from lingraft.errors import LingraftError
+from lingraft.model.activations import Lines
 from lingraft.names import lookup
 from lingraft.solver.dual import Domains, Dual, Evaluation
-from lingraft.solver.relaxation import Lines
 
 #: (dual, domains, evaluation) → the tap (B,) to split of each of the B domains. Every choice among the taps that
 #: `dual.splittable(domains)` (T, B) names is sound; a good one leaves fewer domains to prove.

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lingraft.model.activations import Lines
 from lingraft.solver.collapse import Collapsed
 from lingraft.solver.dual import Domains, Dual, Row, outward
 from lingraft.solver.margin import MARGIN
-from lingraft.solver.relaxation import Lines
 
 #: Values of γ that are tried, in units of how far the form reaches over how far p reaches on the same pixels.
 GRID = (0.5, 2.0, 6.0)

@@ -10,9 +10,11 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from lingraft.errors import LingraftError
-from lingraft.model.grafted_activation import GraftedActivation
+from lingraft.model.activations import KNOWN
+from lingraft.model.activations.relu import RELU
 from lingraft.model.in_place import is_number, title
-from lingraft.model.sites import Call, calls
+from lingraft.model.sites import Site as ModelSite
+from lingraft.model.sites import sites_of
 from lingraft.model.tracing import trace
 from lingraft.solver.nodes import Convolution, Dense, Gather, Input, Node, Scale, Shape, Site, Sum
 
@@ -53,7 +55,7 @@ class _Conversion:
         #: zero-padded maps: the node that was padded, and by how much (top, left, bottom, right)
         self.padded: dict[int, tuple[int, tuple[int, int, int, int]]] = {}
         self.values = self._record(input_shape, 1)
-        self.sites = {call.node: call for call in calls(self.graph)}
+        self.sites = sites_of(self.graph)
         for call in self.graph.graph.nodes:
             self._convert(call, input_shape)
         self._require_separate_images(input_shape)
@@ -159,7 +161,7 @@ class _Conversion:
         if handler is None:
             raise LingraftError(
                 f"{self._title(call)} is not supported by the verifier. Supported: convolution, linear, batch norm,"
-                " pooling, reshaping, add, sub, concat, pad, scaling by constants, ReLU, leaky ReLU, sigmoid, tanh."
+                f" pooling, reshaping, add, sub, concat, pad, scaling by constants, {', '.join(KNOWN)}."
             )
         try:
             self.position[call] = handler(self, call, *arguments, **options)
@@ -444,25 +446,25 @@ def _larger(at: _Conversion, name: str, a: int, b: int) -> int:
     shape = at.nodes[a].shape
     difference = at._add(Sum(f"{name}.difference", shape, [a, b], [1.0, -1.0]))
     none = torch.zeros(shape).double()
-    positive = at._add(Site(name, shape, [difference], "relu", none.bool(), none, none, public=False))
+    positive = at._add(Site(name, shape, [difference], RELU.name, none.bool(), none, none, public=False))
     return at._add(Sum(f"{name}.larger", shape, [b, positive], [1.0, 1.0]))
 
 
-def _activation(at: _Conversion, site: Call, x: fx.Node) -> int:
-    """A site; leaky(z) = negative·z + (1 − negative)·relu(z) exactly, and where grafted the line replaces both."""
+def _activation(at: _Conversion, site: ModelSite, x: fx.Node) -> int:
+    """A site; two lines that meet at 0 are left·z + (right − left)·relu(z), exactly, and where grafted one line."""
     shape, outer = _inner(at._shape(x)), at._shape(x)
     slope = intercept = torch.zeros(shape).double()
     mask = slope.bool()
-    if site.node.op == "call_module":
-        module = at.graph.get_submodule(str(site.node.target))
-        if isinstance(module, GraftedActivation):
-            mask = at._inner_constant(module.mask.double(), outer) > 0
-            slope, intercept = (at._inner_constant(t, outer) for t in module.line())
+    if site.grafted is not None:
+        mask = at._inner_constant(site.grafted.mask.double(), outer) > 0
+        slope, intercept = (at._inner_constant(t, outer) for t in site.grafted.line())
     source = at.position[x]
-    if site.kind != "leaky_relu":
-        return at._add(Site(site.name, shape, [source], site.kind, mask, slope, intercept))
-    none, negative = torch.zeros_like(slope), at._number(site.negative_slope)
-    bend = at._add(Site(site.name, shape, [source], "relu", mask, none, none))
-    line = at._scale(f"{site.name}.line", source, torch.where(mask, slope, negative), torch.where(mask, intercept, 0.0))
-    bent = at._scale(f"{site.name}.bend", bend, torch.full_like(slope, 1 - negative), none)
+    slopes = site.activation.slopes
+    if slopes is None or slopes == RELU.slopes:
+        kind = site.kind if slopes is None else RELU.name
+        return at._add(Site(site.name, shape, [source], kind, mask, slope, intercept))
+    none, (left, right) = torch.zeros_like(slope), map(at._number, slopes)
+    bend = at._add(Site(site.name, shape, [source], RELU.name, mask, none, none))
+    line = at._scale(f"{site.name}.line", source, torch.where(mask, slope, left), torch.where(mask, intercept, 0.0))
+    bent = at._scale(f"{site.name}.bend", bend, torch.full_like(slope, right - left), none)
     return at._add(Sum(f"{site.name}.leaky", shape, [line, bent], [1.0, 1.0]))

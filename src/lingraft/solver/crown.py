@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from lingraft.model.activations import Lines
 from lingraft.solver.budget import Budget
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Input, Site
-from lingraft.solver.relaxation import Lines
 from lingraft.solver.rows import Rows, select
 
 #: Coefficients handled at once while rows pass back through the network: 8 MB in float64, near a core's cache.

@@ -23,9 +23,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lingraft.model.activations import Lines, activation
+from lingraft.model.activations.relu import relax_relu
 from lingraft.solver.collapse import Collapsed
 from lingraft.solver.matrix import Matrix
-from lingraft.solver.relaxation import Lines, relax, relax_relu
 
 #: In proofs, α is a multiple of one over this, so that certificates are small.
 STEPS_OF_ALPHA = 255
@@ -133,7 +134,7 @@ class Dual:
         self.dtype = dtype
         self.center, self.radius = collapsed.center, collapsed.radius
         self.kinds = [(t.first, t.last, t.kind) for t in collapsed.taps]
-        self.smooth = any(t.kind != "relu" for t in collapsed.taps)
+        self.smooth = any(activation(t.kind).slopes is None for t in collapsed.taps)
         r = [t.r + t.P.times(self.center[:, None])[:, 0] for t in collapsed.taps]
         self.r = torch.cat([collapsed.c[:0], *r]).to(dtype)[:, None]
         scaled = [(t.first, t.last, t.P.scaled(self.radius), t.Q.to(dtype)) for t in collapsed.taps if t.last > t.first]
@@ -149,7 +150,7 @@ class Dual:
         self.facets: Facets | None = None
         self.relu = torch.zeros(collapsed.count, 1, dtype=torch.bool, device=self.r.device)
         for first, last, kind in self.kinds:
-            self.relu[first:last] = kind == "relu"
+            self.relu[first:last] = activation(kind).slopes is not None
 
     def with_facets(self, facets: Facets) -> "Dual":
         """The same with upper bounds of the first site's taps."""
@@ -168,7 +169,7 @@ class Dual:
         if not self.smooth:
             lines = relax_relu(lower, upper)
         else:
-            parts = [relax(kind, lower[a:b].double(), upper[a:b].double()) for a, b, kind in self.kinds]
+            parts = [activation(kind).lines(lower[a:b].double(), upper[a:b].double()) for a, b, kind in self.kinds]
             lines = Lines(*(torch.cat(tensors).to(self.dtype) for tensors in zip(*parts, strict=True)))
         return lines._replace(lower_slope=torch.where(self.open(domains), domains.alpha, lines.lower_slope))
 
@@ -186,8 +187,9 @@ class Dual:
         lines = relax_relu(lower, upper)
         for first, last, kind in self.kinds if self.smooth else ():
             here = (taps >= first) & (taps < last)
-            if kind != "relu" and bool(here.any()):
-                for line, new in zip(lines, relax(kind, lower[here].double(), upper[here].double()), strict=True):
+            if activation(kind).slopes is None and bool(here.any()):
+                smooth = activation(kind).lines(lower[here].double(), upper[here].double())
+                for line, new in zip(lines, smooth, strict=True):
                     line[here] = new.to(line.dtype)
         return lines
 

@@ -9,9 +9,6 @@ from lingraft.solver.nodes import Convolution, Dense, Gather, Input, Node, Scale
 #: u, what one operation in float64 may round away, as a share of its result.
 UNIT = 2.0**-53
 
-#: Activations that never fall, so that their bounds are their values at the bounds. One that may fall needs more.
-MONOTONE = frozenset({"relu", "sigmoid", "tanh"})
-
 
 def share(terms: int) -> float:
     """What a sum of n products may lose to rounding, in whatever order, as a share of the sum of their sizes.
@@ -52,16 +49,20 @@ def through_linear(node: Node, bounds: list[tuple[Tensor, Tensor]]) -> tuple[Ten
 
 
 def through_site(site: Site, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """Bounds of the outputs: every activation is monotone, and so is a line, up or down.
+    """Bounds of the outputs: those that the activation has between the bounds, and of a line, its values at them.
 
     An activation rounds its value by a few u of it, which whatever comes next allows for; a line, in which slope·z and
     the intercept may cancel, is widened here.
     """
-    if site.kind not in MONOTONE:
-        raise AssertionError(f"{site.kind} is not known to be monotone")
-    ends = site.forward(lower), site.forward(upper)
+    ends = site.activation.between(lower, upper)
+    grafted = bool(site.grafted.any())
+    if grafted:
+        ends = (
+            torch.where(site.grafted, site.line(lower), ends[0]),
+            torch.where(site.grafted, site.line(upper), ends[1]),
+        )
     low, high = torch.minimum(*ends), torch.maximum(*ends)
-    if bool(site.grafted.any()):
+    if grafted:
         terms = site.slope.abs() * torch.maximum(lower.abs(), upper.abs()) + site.intercept.abs()
         loss = torch.where(site.grafted, share(1) * terms, 0.0)
         low, high = low - loss, high + loss

@@ -5,11 +5,14 @@ nonlinear becomes a Site. All constants are float64, so that bounds at the root 
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lingraft.errors import LingraftError
+from lingraft.model.activations import Activation, activation
 from lingraft.solver.rows import Rows, select
 
 Shape = tuple[int, ...]
@@ -226,7 +229,8 @@ class Sum(Node):
 class Site(Node):
     """One activation call. Where `grafted`, the neuron is slope·z + intercept; elsewhere it is `kind` of z.
 
-    `grafted`, `slope` and `intercept` have the node's shape. Sites made from max pooling are not `public`.
+    `kind` names the record of a ReLU or of a smooth activation; all else that bends is written with ReLUs. `grafted`,
+    `slope` and `intercept` have the node's shape. Sites made from max pooling are not `public`.
     """
 
     kind: str
@@ -235,7 +239,27 @@ class Site(Node):
     intercept: Tensor
     public: bool = field(default=True)
 
+    @property
+    def activation(self) -> Activation:
+        """The record of its kind."""
+        return activation(self.kind)
+
     def forward(self, *values: Tensor) -> Tensor:
         z = values[0]
-        base = {"relu": torch.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh}[self.kind](z)
-        return torch.where(self.grafted, self.slope.to(z.dtype) * z + self.intercept.to(z.dtype), base)
+        return torch.where(self.grafted, self.line(z), self.activation.value(z))
+
+    def line(self, z: Tensor) -> Tensor:
+        """slope·z + intercept."""
+        return self.slope.to(z.dtype) * z + self.intercept.to(z.dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        record = self.activation
+        if record.home == "__main__":
+            raise LingraftError(
+                f"the activation {self.kind!r} is registered in the script itself, which other processes do not run."
+                " Register it in a module of its own, or verify in this process: workers=0."
+            )
+        return {**vars(self), "activation": record}  # so that a process that does not know it yet gets to know it
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({name: value for name, value in state.items() if name != "activation"})

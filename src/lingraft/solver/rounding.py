@@ -6,7 +6,6 @@ have covers them; not so for weights of 1e5 that cancel in one layer and are lar
 100,000 terms. `lingraft.checker` accounts for all this again, with nothing taken on trust.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,13 +19,6 @@ from lingraft.solver.rows import Rows
 
 if TYPE_CHECKING:
     from lingraft.solver.bounds import SiteBounds
-
-#: The largest size of an activation's value where that of its argument is given.
-_LARGEST: dict[str, Callable[[float], float]] = {
-    "relu": lambda size: size,
-    "sigmoid": lambda size: 1.0,
-    "tanh": lambda size: 1.0,
-}
 
 
 class Sizes:
@@ -58,11 +50,9 @@ class Sizes:
         if isinstance(node, Input):
             return _largest(found.center.abs() + found.radius)
         if isinstance(node, Site):
-            if node.kind not in _LARGEST:
-                raise AssertionError(f"it is not known how large {node.kind} gets")
             size = min(largest, max(map(_largest, found.bounds[i])))
             line = size * _largest(node.slope * node.grafted) + _largest(node.intercept * node.grafted)
-            return max(_LARGEST[node.kind](size), line)
+            return max(node.activation.size(size), line)
         weight, constant = self.linear[i]
         return weight * largest + constant
 

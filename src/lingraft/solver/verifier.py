@@ -94,7 +94,7 @@ class Verifier:
         self.sizes = Sizes(network)
         self.dtype = torch.float64 if double else torch.float32
         #: whether proofs can be kept: they know no activations but ReLU and lines
-        self.provable = all(node.kind == "relu" for node in network.nodes if isinstance(node, Site))
+        self.provable = all(node.activation.slopes is not None for node in network.nodes if isinstance(node, Site))
 
     def verify(
         self,

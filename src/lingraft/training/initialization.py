@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from torch import fx, nn
 
+from lingraft.model.activations import Activation, of_module
 from lingraft.names import lookup
 from lingraft.training.differentiable import graph_of
 
@@ -29,7 +30,7 @@ def initialize(model: Model) -> Model:
     layer; without batch norm, fast adversarial training then stays for hundreds of steps where every prediction is
     the same. Networks with other activations keep the weights they have.
     """
-    if any(isinstance(module, nn.Sigmoid | nn.Tanh) for module in model.modules()):
+    if any(_is_smooth(of_module(module)) for module in model.modules()):
         return model
     for module in model.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
@@ -49,7 +50,7 @@ def initialize_for_intervals(model: Model) -> Model:
     """
     initialize(model)
     graph = graph_of(model)
-    if any(call.kind in ("sigmoid", "tanh") for call in graph.sites.values()):
+    if any(_is_smooth(site.activation) for site in graph.sites.values()):
         return model
     for node in graph.module.graph.nodes:
         module = graph.module.get_submodule(str(node.target)) if node.op == "call_module" else None
@@ -57,6 +58,10 @@ def initialize_for_intervals(model: Model) -> Model:
             inputs = module.weight[0].numel()
             nn.init.normal_(module.weight, std=math.sqrt(2 * math.pi) / inputs / _widths_added(node))
     return model
+
+
+def _is_smooth(activation: Activation | None) -> bool:
+    return activation is not None and activation.slopes is None
 
 
 def _widths_added(layer: fx.Node) -> int:

@@ -28,10 +28,10 @@ def balance(graph: BoundedGraph, found: IntervalBounds) -> Tensor:
     m and v compare the neurons that are active on the whole box with those that are inactive: the smaller part of the
     centers' mean, and of their variance, divided by the larger part. A site where no neuron is stable counts as 0.
     """
-    kinds = {call.name: call.kind for call in graph.sites.values()}
+    activations = {site.name: site.activation for site in graph.sites.values()}
     parts = []
     for name, (lower, upper) in found.sites.items():
-        if kinds[name] not in ("relu", "leaky_relu"):
+        if activations[name].slopes is None:
             continue
         center = (lower + upper) / 2
         spread = (center - center.mean()) ** 2

@@ -153,3 +153,20 @@ def test_batch_norm_in_training_mode_uses_the_statistics_of_the_clean_images(
         assert (real >= margins.lower - 1e-9).all()
         assert (real <= margins.upper + 1e-9).all()
     assert not graph_of(frozen).normalizes_by_batch
+
+
+def test_a_leaky_relu_that_falls_and_rises(some_box: Draw, samples: Callable[[Interval], Tensor]) -> None:
+    """Its least value is at 0, not at an end of the interval; grafted neurons beside it have their lines."""
+    _, _, box = some_box(eps=0.3)
+    torch.manual_seed(0)
+    model: nn.Module = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.LeakyReLU(-0.7)).double()
+    for mask in (torch.zeros(6).bool(), torch.arange(6) % 3 == 0):
+        model = lingraft.graft(model, {"2": mask}, slope=-0.4)
+        found = interval_bounds(graph_of(model), *box)
+        values = torch.stack([model(points) for points in samples(box)])
+        assert (values >= found.last.lower - 1e-12).all()
+        assert (values <= found.last.upper + 1e-12).all()
+        lower, upper = found.sites["2"]
+        both = (lower < 0) & (upper > 0) & ~mask
+        assert both.any()
+        assert (found.last.lower[both] == 0).all()

@@ -3,13 +3,14 @@
 Paper: Zhang et al., "Towards stable and efficient training of verifiably robust neural networks", ICLR 2020.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
-from lingraft.solver.relaxation import Lines
+from lingraft.model.activations import Lines
 from lingraft.training.differentiable.graph import BoundedGraph, Statistics
 from lingraft.training.differentiable.intervals import DROPOUT, OUT_OF_PLACE, Interval, IntervalBounds, batch_norm_line
 from lingraft.training.differentiable.margins import margin_intervals
@@ -77,15 +78,16 @@ def crown_cross_entropy(
 
 def _lines(graph: BoundedGraph, node: fx.Node, x: Interval) -> Lines:
     """A grafted neuron's own line on both sides, CROWN's lines elsewhere; to broadcast over (N, *neurons)."""
-    call = graph.sites[node]
-    if call.kind not in ("relu", "leaky_relu") or not 0 <= call.negative_slope <= 1:
-        raise LingraftError(f"CROWN bounds for training are for ReLU and leaky ReLU, not {call.kind}. Use intervals.")
-    lines = relu_lines(x, call.negative_slope)
-    site = graph.grafted.get(node)
-    if site is None or not site.grafted:
+    site = graph.sites[node]
+    left, right = site.activation.slopes or (math.nan, math.nan)
+    if not (0 <= left <= 1 and right == 1):
+        raise LingraftError(f"CROWN bounds for training are for ReLU and leaky ReLU, not {site.kind}. Use intervals.")
+    lines = relu_lines(x, left)
+    grafted = site.grafted
+    if grafted is None or not grafted.grafted:
         return lines
-    own = site.line()
-    return Lines(*(torch.where(site.mask, a, b) for a, b in zip((*own, *own), lines, strict=True)))
+    own = grafted.line()
+    return Lines(*(torch.where(grafted.mask, a, b) for a, b in zip((*own, *own), lines, strict=True)))
 
 
 def relu_lines(x: Interval, negative_slope: float = 0.0) -> Lines:
@@ -126,28 +128,23 @@ class _Segments(fx.Interpreter):
         if n.op not in ("call_module", "call_function", "call_method"):
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
-        source = n.args[0] if n.args else n.kwargs.get("input")
         inputs: Any = args[0] if args else kwargs.get("input")
         name = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", "")
         module = self.fetch_attr(str(n.target)) if n.op == "call_module" else None
         if n in self.sites:
             result = torch.zeros_like(inputs, requires_grad=True)
             self.found.append(_Segment(n, inputs, result))
-            in_place = self.sites[n].inplace
-        elif isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+            return result
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
             scale, shift = batch_norm_line(module, inputs.dim(), self.statistics.get(n))
             return inputs * scale + shift
-        elif isinstance(module, nn.Dropout | nn.Dropout2d) or n.target in DROPOUT:
+        if isinstance(module, nn.Dropout | nn.Dropout2d) or n.target in DROPOUT:
             return inputs
-        elif isinstance(module, nn.MaxPool2d | nn.AdaptiveMaxPool2d) or name == "max_pool2d":
+        if isinstance(module, nn.MaxPool2d | nn.AdaptiveMaxPool2d) or name == "max_pool2d":
             raise LingraftError("CROWN bounds for training cannot pass max pooling. Use intervals.")
-        elif n.target in OUT_OF_PLACE and isinstance(inputs, Tensor):
-            result, in_place = OUT_OF_PLACE[n.target](*args, **kwargs), True
-        else:
-            return super().run_node(n)
-        if in_place and isinstance(source, fx.Node):
-            self.env[source] = result
-        return result
+        if n.target in OUT_OF_PLACE and isinstance(inputs, Tensor):
+            return OUT_OF_PLACE[n.target](*args, **kwargs)
+        return super().run_node(n)
 
 
 def _pass_back(

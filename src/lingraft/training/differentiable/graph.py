@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
-
-if TYPE_CHECKING:
-    from lingraft.model.grafted_activation import GraftedActivation
-    from lingraft.model.sites import Call
+from lingraft.model.sites import Site, sites_of
+from lingraft.model.tracing import trace
 
 #: mean and variance of every channel, for the calls of batch norm that normalize by the batch
 Statistics = Mapping[fx.Node, tuple[Tensor, Tensor]]
@@ -23,9 +21,7 @@ class BoundedGraph:
     """What torch.fx sees of a model, sharing its weights, and which of its nodes are sites."""
 
     module: fx.GraphModule
-    sites: Mapping[fx.Node, "Call"]
-    #: those of them in which neurons may be grafted
-    grafted: Mapping[fx.Node, "GraftedActivation"]
+    sites: Mapping[fx.Node, Site]
     #: the call that gives the logits
     last: fx.Node
 
@@ -47,20 +43,12 @@ _KNOWN: WeakKeyDictionary[nn.Module, BoundedGraph] = WeakKeyDictionary()
 def graph_of(model: nn.Module) -> BoundedGraph:
     """The graph of `model`, traced once. Weights, masks and modes may change afterwards; layers may not."""
     if model not in _KNOWN:
-        # Imported here because lingraft.grafting builds on training, which builds on this.
-        from lingraft.model.grafted_activation import GraftedActivation
-        from lingraft.model.sites import calls
-        from lingraft.model.tracing import trace
-
         traced = trace(model)
         (output,) = (node for node in traced.graph.nodes if node.op == "output")
         last = output.args[0]
         if not isinstance(last, fx.Node):
             raise LingraftError(f"{type(model).__name__} must give one tensor, the logits, to be bounded.")
-        found = {call.node: call for call in calls(traced)}
-        modules = {node: traced.get_submodule(str(node.target)) for node in found if node.op == "call_module"}
-        grafted = {node: module for node, module in modules.items() if isinstance(module, GraftedActivation)}
-        _KNOWN[model] = BoundedGraph(traced, found, grafted, last)
+        _KNOWN[model] = BoundedGraph(traced, sites_of(traced), last)
     return _KNOWN[model]
 
 

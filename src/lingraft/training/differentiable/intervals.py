@@ -6,19 +6,16 @@ their names. Anything else is an error, since a bound of it would be a guess.
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
+from lingraft.model.sites import Site
 from lingraft.solver.intervals import share
 from lingraft.training.differentiable.graph import BoundedGraph, Statistics, graph_of
-
-if TYPE_CHECKING:
-    from lingraft.model.grafted_activation import GraftedActivation
-    from lingraft.model.sites import Call
 
 #: Monotone in every input: they may be applied to the lower and to the upper bounds alike.
 _MONOTONE_MODULES = (
@@ -36,7 +33,7 @@ _MONOTONE_CALLS = frozenset(
 )  # fmt: skip
 #: With these they are something else: a cast, another divisor, a second result, more than sizes and places.
 _ALTERING = frozenset({"divisor_override", "dtype", "out", "return_indices"})
-#: Done out of place, so that no bound that is kept is changed; what reads the source later reads the result.
+#: Done out of place, so that no bound that is kept is changed; in a traced graph, what comes later reads the result.
 OUT_OF_PLACE: dict[Any, Callable[..., Any]] = {
     operator.iadd: operator.add, "add_": torch.add, operator.isub: operator.sub, "sub_": torch.sub,
     operator.imul: operator.mul, "mul_": torch.mul, operator.itruediv: operator.truediv, "div_": torch.div,
@@ -96,7 +93,7 @@ class _Propagation(fx.Interpreter):
 
     def __init__(self, graph: BoundedGraph, statistics: Statistics, loss: "_Share"):
         super().__init__(graph.module)
-        self.sites, self.grafted = graph.sites, graph.grafted
+        self.sites = graph.sites
         self.statistics, self.loss = statistics, loss
         self.skipped = graph.last if graph.last_layer is not None else None
         self.first: Interval | None = None
@@ -106,27 +103,20 @@ class _Propagation(fx.Interpreter):
         if n.op not in ("call_module", "call_function", "call_method"):
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
-        source = n.args[0] if n.args else n.kwargs.get("input")
         inputs: Any = args[0] if args else kwargs.get("input")
         if n in self.sites:
             self.found[self.sites[n].name] = inputs
-            result = _site(inputs, self.sites[n], self.grafted.get(n), self.loss)
-            in_place = self.sites[n].inplace
-        elif n is self.skipped:
+            return _site(inputs, self.sites[n], self.loss)
+        if n is self.skipped:
             return inputs
-        elif n.op == "call_module" and isinstance(inputs, Interval):
+        if n.op == "call_module" and isinstance(inputs, Interval):
             module = self.fetch_attr(str(n.target))
             if self.first is None and isinstance(module, nn.Conv2d | nn.Linear):
                 self.first = inputs
             return _layer(inputs, module, str(n.target), self.statistics.get(n), self.loss)
-        elif n.op == "call_module":
+        if n.op == "call_module":
             return super().run_node(n)
-        else:
-            result = _call(n.target, args, kwargs, self.loss)
-            in_place = n.target in OUT_OF_PLACE and isinstance(inputs, Interval)
-        if in_place and isinstance(source, fx.Node):
-            self.env[source] = result
-        return result
+        return _call(n.target, args, kwargs, self.loss)
 
 
 #: How much of a sum of so many terms rounding may take, as a share of their sizes.
@@ -155,25 +145,18 @@ def _as_function(target: Any) -> Callable[..., Any]:
     return lambda x, *rest, **named: getattr(x, str(target))(*rest, **named)
 
 
-def _site(x: Interval, call: "Call", grafted: "GraftedActivation | None", loss: _Share) -> Interval:
-    """Every activation is monotone, and so is a line, up or down."""
-    if call.negative_slope < 0:
-        raise _unsupported("a leaky ReLU with a slope below 0, which is not monotone,")
-    if grafted is not None and grafted.grafted:
-        slope, intercept = grafted.line()
-        terms = slope.abs() * _sizes(x) + intercept.abs()
-        return _widened(_sorted(grafted(x.lower), grafted(x.upper)), loss(1), torch.where(grafted.mask, terms, 0.0))
-    function = {
-        "relu": F.relu,
-        "leaky_relu": lambda z: F.leaky_relu(z, call.negative_slope),
-        "sigmoid": torch.sigmoid,
-        "tanh": torch.tanh,
-    }[call.kind]
-    return _widened(_ends(function, x), loss(1))
-
-
-def _ends(function: Callable[[Tensor], Tensor], x: Interval) -> Interval:
-    return Interval(function(x.lower), function(x.upper))
+def _site(x: Interval, site: Site, loss: _Share) -> Interval:
+    """What the activation's record says of it, and of a line its values at the ends, up or down."""
+    grafted, activation = site.grafted, site.activation
+    if grafted is None or not grafted.grafted:
+        return _widened(Interval(*activation.between(*x)), loss(1))
+    slope, intercept = grafted.line()
+    terms = slope.abs() * _sizes(x) + intercept.abs()
+    result = _sorted(grafted(x.lower), grafted(x.upper))
+    if activation.interval is not None:  # what is not grafted may be lower or higher in between than at the ends
+        low, high = activation.interval(*x)
+        result = Interval(torch.where(grafted.mask, result.lower, low), torch.where(grafted.mask, result.upper, high))
+    return _widened(result, loss(1), torch.where(grafted.mask, terms, 0.0))
 
 
 def _sorted(one: Tensor, other: Tensor) -> Interval:

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lingraft.solver.relaxation import SLACK, relax, relax_relu
+from lingraft.model.activations import KNOWN
+from lingraft.model.activations.relu import relax_relu
+from lingraft.model.activations.sigmoid import SLACK
 
 SMOOTH = {"sigmoid": lambda z: 0.5 * (1 + np.tanh(z.astype(np.longdouble) / 2)), "tanh": lambda z: np.tanh(z.astype(np.longdouble))}  # fmt: skip
 
@@ -38,7 +40,7 @@ def _intervals(kind: str, seed: int, count: int) -> tuple[Tensor, Tensor]:
 def test_smooth_lines_hold_on_dense_grids(kind: str) -> None:
     """Checked in extended precision against the function itself, for thousands of intervals."""
     lower, upper = _intervals(kind, 1, 6000)
-    ls, li, us, ui = (t.numpy().astype(np.longdouble)[:, None] for t in relax(kind, lower, upper))
+    ls, li, us, ui = (t.numpy().astype(np.longdouble)[:, None] for t in KNOWN[kind].lines(lower, upper))
     share = np.linspace(0, 1, 201)
     z = lower.numpy()[:, None] + (upper - lower).numpy()[:, None] * share
     z = np.clip(z, lower.numpy()[:, None], upper.numpy()[:, None])
@@ -51,7 +53,7 @@ def test_smooth_lines_hold_on_dense_grids(kind: str) -> None:
 def test_smooth_lines_are_tight(kind: str) -> None:
     """Each line touches the function somewhere, and short intervals leave little between the lines."""
     lower, upper = _intervals(kind, 2, 2000)
-    ls, li, us, ui = (t.numpy().astype(np.longdouble)[:, None] for t in relax(kind, lower, upper))
+    ls, li, us, ui = (t.numpy().astype(np.longdouble)[:, None] for t in KNOWN[kind].lines(lower, upper))
     share = np.concatenate([np.linspace(0, 1, 801), np.geomspace(1e-6, 1, 200), 1 - np.geomspace(1e-6, 1, 200)])
     z = lower.numpy()[:, None] + (upper - lower).numpy()[:, None] * share
     value = SMOOTH[kind](z)
@@ -66,7 +68,7 @@ def test_smooth_lines_are_tight(kind: str) -> None:
 @given(st.floats(-80, 80), st.floats(0, 100), st.sampled_from(["sigmoid", "tanh"]))
 def test_any_smooth_interval(low: float, width: float, kind: str) -> None:
     lower, upper = torch.tensor([low], dtype=torch.float64), torch.tensor([low + width], dtype=torch.float64)
-    ls, li, us, ui = (float(t) for t in relax(kind, lower, upper))
+    ls, li, us, ui = (float(t) for t in KNOWN[kind].lines(lower, upper))
     assert all(math.isfinite(t) for t in (ls, li, us, ui))
     z = np.linspace(low, low + width, 501)
     value = SMOOTH[kind](z)
@@ -79,7 +81,7 @@ def test_smooth_lines_on_intervals_of_any_size(kind: str) -> None:
     """Far out the slope is small, and known only to a few digits."""
     sizes = torch.logspace(0, 12, 200, dtype=torch.float64)
     lower, upper = (torch.cat(ends) for ends in ((-sizes, -sizes, -torch.ones(200)), (sizes, torch.ones(200), sizes)))
-    ls, li, us, ui = (t.numpy().astype(np.longdouble)[:, None] for t in relax(kind, lower, upper))
+    ls, li, us, ui = (t.numpy().astype(np.longdouble)[:, None] for t in KNOWN[kind].lines(lower, upper))
     near_zero = np.concatenate([-np.geomspace(1e-3, 1e3, 200), np.geomspace(1e-3, 1e3, 200)])
     z = np.clip(near_zero, lower.numpy()[:, None], upper.numpy()[:, None])
     z = np.concatenate([z, lower.numpy()[:, None], upper.numpy()[:, None]], axis=1)

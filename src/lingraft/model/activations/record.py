@@ -1,0 +1,97 @@
+"""What lingraft has to know of an activation, in one record: all that depends on its kind is asked of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from lingraft.errors import LingraftError
+
+
+class Lines(NamedTuple):
+    """Lines below and above neurons with z ∈ [l, u], each tensor of the neurons' shape:
+
+    lower_slope·z + lower_intercept ≤ act(z) ≤ upper_slope·z + upper_intercept on the whole interval.
+    """
+
+    lower_slope: Tensor
+    lower_intercept: Tensor
+    upper_slope: Tensor
+    upper_intercept: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Activation:
+    """An activation: what it computes, what bounds it, and what it is called in torch and in ONNX.
+
+    Functions of an interval take its ends, tensors of the same shape; all of it is computed in float64 where something
+    is proven. `register` checks a record before it is used.
+    """
+
+    name: str
+    #: act(z), of the shape and type of z
+    value: Callable[[Tensor], Tensor]
+    #: lines below and above it on [l, u]; widened by more than rounding takes from them, unless they are exact
+    lines: Callable[[Tensor, Tensor], Lines]
+    #: the least vertical distance of two parallel lines with act between them on [l, u], ≥ 0: how far it is from linear
+    gap: Callable[[Tensor, Tensor], Tensor]
+    #: s ↦ a number that |act(z)| does not exceed for |z| ≤ s
+    size: Callable[[float], float]
+    #: slope and intercept that a grafted neuron starts from
+    start: tuple[float, float]
+    #: what the gap tends to on ever longer intervals; if that has no limit, a gap that counts as not linear at all
+    rise: float = 1.0
+    #: bounds of act on [l, u]; None if it never falls, so that they are its values at the ends
+    interval: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
+    #: slopes below and above 0 of one that is made of two lines through 0, and so written with ReLUs; None: smooth
+    slopes: tuple[float, float] | None = None
+    #: torch calls that mean it: classes of layers, exactly these; functions and names of tensor methods
+    modules: tuple[type[nn.Module], ...] = ()
+    calls: tuple[Any, ...] = ()
+    #: what these calls take after the tensor, in order and by name, with the values for which the record holds
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    #: the record for other values of the arguments; None if there is none
+    family: "Callable[..., Activation] | None" = None
+    #: the ONNX operation, and which of its attributes stand for arguments; None if ONNX does not have it
+    onnx: str | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def home(self) -> str:
+        """The module that it comes from, which a process that does not know it has to import."""
+        return str(getattr(self.lines, "__module__", "__main__"))
+
+    @property
+    def at_zero(self) -> float:
+        """act(0)."""
+        return float(self.value(torch.zeros((), dtype=torch.float64)))
+
+    def between(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """Lower and upper bounds of act on [lower, upper]."""
+        if self.interval is not None:
+            return self.interval(lower, upper)
+        return self.value(lower), self.value(upper)
+
+    def called_with(self, arguments: Mapping[str, Any]) -> "Activation":
+        """The record for a call with these arguments; those that are left out are as in this one."""
+        wanted = {**self.arguments, **arguments}
+        if wanted == dict(self.arguments):
+            return self
+        if self.family is None:
+            given, known = (", ".join(f"{k}={v}" for k, v in a.items()) for a in (arguments, self.arguments))
+            raise LingraftError(f"{self.name} with {given} is not supported: it is known for {known} only.")
+        return self.family(**wanted)
+
+    def module(self) -> nn.Module:
+        """A new layer that computes it."""
+        return self.modules[0](**self.arguments)
+
+    def __deepcopy__(self, memo: Any) -> "Activation":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from lingraft.model.activations import restored  # which knows all records, and so imports this
+
+        return restored, (self.name, self.home, dict(self.arguments))
