@@ -83,8 +83,9 @@ def _intervals() -> tuple[Tensor, Tensor]:
     lower, upper = torch.where(group == 5, -tiny, lower), torch.where(group == 5, tiny.flip(0), upper)
     huge = torch.logspace(0, 9, 40, dtype=torch.float64)
     some, zero = torch.linspace(-3, 3, 40, dtype=torch.float64), torch.zeros(40, dtype=torch.float64)
-    lower = torch.cat([lower, -huge, -huge, some, -huge, zero, -3 * huge, huge])
-    upper = torch.cat([upper, huge, some.clamp(min=-1), some + huge, zero, huge, -huge, 3 * huge])
+    whole = torch.arange(-100, 101, dtype=torch.float64)  # where pieces of a function may have been put together
+    lower = torch.cat([lower, -huge, -huge, some, -huge, zero, -3 * huge, huge, whole - 1e-10])
+    upper = torch.cat([upper, huge, some.clamp(min=-1), some + huge, zero, huge, -huge, 3 * huge, whole + 1e-10])
     return torch.minimum(lower, upper), torch.maximum(lower, upper)
 
 
