@@ -46,15 +46,18 @@ def test_every_counterexample_is_in_a_part(
     *_, collapsed, z, margins = nets.partly_negative(seed, kind, share, conv)
     dual, exact = Dual(collapsed, torch.float32), Dual(collapsed, torch.float64)
     root = root_domains(collapsed, torch.float32)
+    before = [tensor.clone() for tensor in vars(root).values()]
     search = Search(collapsed, dual, exact, Budget(), lambda points: None, stop=after(checks))
     try:
         search.run(root, dual.bound(root))
     except Stopped as stopped:
-        pool = stopped.pool
+        base, pool = stopped.base, stopped.pool
     except Exception:  # it ended before there was anything to share out
         return
-    margin = OpenMargin(root, dual.bound(root), pool)
-    dealt = Remainder(collapsed, torch.tensor([0]), [margin, OpenMargin(root, margin.bound)]).divide(parts)
+    assert all(torch.equal(old, new) for old, new in zip(before, vars(root).values(), strict=True)), "root was changed"
+    assert bool((base.lower >= root.lower).all() and (base.upper <= root.upper).all())
+    margin = OpenMargin(base, dual.bound(base), pool)
+    dealt = Remainder(collapsed, torch.tensor([0]), [margin, OpenMargin(root, dual.bound(root))]).divide(parts)
     pieces = [piece for part in dealt for piece in part]
     assert 2 <= len(dealt) <= parts
     assert sum(piece.pool is None for piece in pieces) == 1

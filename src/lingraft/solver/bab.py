@@ -84,11 +84,14 @@ class Pool:
 
 
 class Stopped(Exception):
-    """The search was stopped because somebody asked for it; `pool` holds all that is not proven yet."""
+    """The search was stopped because somebody asked for it.
 
-    def __init__(self, pool: Pool):
+    `pool` holds all that is not proven yet, `base` is the whole region with what was found out about it.
+    """
+
+    def __init__(self, pool: Pool, base: Domains):
         super().__init__("stopped")
-        self.pool = pool
+        self.pool, self.base = pool, base
 
 
 class Search:
@@ -124,20 +127,20 @@ class Search:
         With a `pool`, which is (a part of) what a stopped search left, only its domains; `base` is then not tightened
         any more.
         """
-        bound, worthwhile = self._use_facets(base, bound), False
+        (base, bound), worthwhile = self._use_facets(base, bound), False
         if pool is None:
             if bool((bound <= ENOUGH).any()):
-                bound, worthwhile = self._tighten(base, bound)
+                base, bound, worthwhile = self._tighten(base, bound)
             pool = Pool(bound[:0], base.select(torch.tensor([], dtype=torch.long, device=bound.device)))
             self._keep(pool, bound, base, base)
         batch = 8
         while len(pool):
             self.budget.check_time()
             if self.stop is not None and not worthwhile and len(pool) > 1 and self.stop():
-                raise Stopped(pool)
+                raise Stopped(pool, base)
             self.budget.allow(4 * pool.size)
             if worthwhile and self.branching > self.tightening:
-                bound, worthwhile = self._tighten(base, bound)
+                base, bound, worthwhile = self._tighten(base, bound)
                 pool.restrict(base)
             started = time.monotonic()
             self._expand(pool, pool.take(batch), base)
@@ -148,25 +151,25 @@ class Search:
             elif spent > 2 * PACE:
                 batch = max(1, batch // 2)
 
-    def _use_facets(self, base: Domains, bound: Tensor) -> Tensor:
-        """Bound the first site's taps by facets from now on if that pays for the whole region; the new bound."""
+    def _use_facets(self, base: Domains, bound: Tensor) -> tuple[Domains, Tensor]:
+        """Bound the first site's taps by facets from now on if that pays for the whole region.
+
+        The region with new multipliers then, and its new bound.
+        """
         first = first_site(self.collapsed)
         if first is None:
-            return bound
+            return base, bound
         self.budget.check_time()
         shares = fit(first, self.dual, base)
         facets = first.facets(shares)
-        dual, alpha = self.dual.with_facets(facets), base.alpha
-        base.alpha = self._first_alpha(base, 1.0)
-        better, improved = improve(dual, base, 3 * STEPS, enough=ENOUGH)
+        dual = self.dual.with_facets(facets)
+        better, improved = improve(dual, replace(base, alpha=self._first_alpha(base, 1.0)), 3 * STEPS, enough=ENOUGH)
         if not bool(better - bound > WORTHWHILE_FACETS * bound.abs()):
-            base.alpha = alpha
-            return bound
-        base.alpha = improved.alpha
+            return base, bound
         self.dual, self.exact = dual, self.exact.with_facets(facets)
         if self.proof is not None:
             self.proof.facets = shares
-        return better
+        return replace(base, alpha=improved.alpha), better
 
     def _first_alpha(self, base: Domains, value: float | Tensor) -> Tensor:
         """α of the base, but `value` where it is only the share of a facet, or would be."""
@@ -175,26 +178,27 @@ class Search:
         where[next(taps.last for taps in self.collapsed.taps if taps.last) :] = False
         return torch.where(where, value, base.alpha)
 
-    def _tighten(self, base: Domains, bound: Tensor) -> tuple[Tensor, bool]:
-        """One round of tightening over the whole region; the new bound, and whether another round may pay."""
+    def _tighten(self, base: Domains, bound: Tensor) -> tuple[Domains, Tensor, bool]:
+        """One round of tightening over the whole region: that, its new bound, and whether another round may pay."""
         started = time.monotonic()
         score = scores(self.dual, base, self.dual.evaluate(base))[:, 0]
         count = min(TIGHTENED, int(torch.isfinite(score).sum()))
         if not count:
-            return bound, False
+            return base, bound, False
         # the margin's facets are no good start for taps
-        start = base if self.dual.facets is None else replace(base, alpha=self._first_alpha(base, 0.0))
+        alpha = base.alpha if self.dual.facets is None else self._first_alpha(base, 0.0)
+        start = replace(base, lower=base.lower.clone(), upper=base.upper.clone(), alpha=alpha)
         for taps in score.topk(count).indices.split(max(1, self.widest // 2)):
             self.budget.check_time()
-            round_ = tighten(self.dual, self.exact, start, taps, TIGHTENING_STEPS)
+            round_ = tighten(self.dual, self.exact, start, taps, TIGHTENING_STEPS)  # the bounds of `start`, in place
             if self.proof is not None:
                 self.proof.rounds.append(round_)
+        base = replace(base, lower=start.lower, upper=start.upper)
         if bool((base.lower > base.upper).any()):
-            return torch.full_like(bound, torch.inf), False
+            return base, torch.full_like(bound, torch.inf), False
         better, improved = improve(self.dual, base, 3 * STEPS, enough=ENOUGH)
-        base.alpha = improved.alpha
         self.tightening += time.monotonic() - started
-        return better, bool(better - bound > WORTHWHILE * bound.abs())
+        return replace(base, alpha=improved.alpha), better, bool(better - bound > WORTHWHILE * bound.abs())
 
     def _keep(self, pool: Pool, bounds: Tensor, domains: Domains, base: Domains) -> None:
         """Keep what is not proven, with clipped bounds."""

@@ -252,7 +252,7 @@ class _Attempt:
             try:
                 search.run(margin.base, margin.bound, margin.pool)
             except Stopped as stopped:
-                margin.pool = stopped.pool
+                margin.base, margin.pool = stopped.base, stopped.pool
                 self.result.remainder = Remainder(work.collapsed, work.numbers, work.margins[done:])
                 return self.finish("unknown", "stopped")
             finally:
