@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from handmade_onnx import assert_same, integers, kinds, weights
 
+import lingraft
 from lingraft import LingraftError
+from lingraft.formats import onnx_operations
 from lingraft.formats.onnx_import import load_onnx
 from lingraft.model.tracing import trace
 
@@ -235,3 +238,33 @@ def test_custom_operation(make_onnx):
     path = make_onnx([("Graft", "x", "y")], [1, 3], domain="my.own")
     with pytest.raises(LingraftError, match=r"my\.own"):
         load_onnx(path)
+
+
+def test_an_operation_of_one_s_own_is_read_and_verified(make_onnx, monkeypatch):
+    """One function is all it takes where torch has calls for it that the verifier knows."""
+    monkeypatch.setattr(onnx_operations, "_TRANSLATORS", dict(onnx_operations._TRANSLATORS))
+    nodes = [("Gemm", "x w b", "h"), ("Neg", "h", "n"), ("Relu", "n", "y")]
+    path = make_onnx(nodes, [1, 4], {"w": weights(4, 3), "b": weights(3)})
+    with pytest.raises(LingraftError, match="operation Neg is not supported"):
+        load_onnx(path)
+
+    @onnx_operations.translates("Neg")
+    def _(builder, node):
+        return builder.call(torch.neg, node.value(0))
+
+    module = load_onnx(path)
+    assert_same(path, module, 4)
+    image = torch.rand(1, 4)
+    (result,) = lingraft.verify(module, image, module(image).argmax(1), eps=1e-4, workers=0)
+    assert result.verdict == "verified"
+
+
+def test_one_that_is_written_wrongly_is_noticed(make_onnx, monkeypatch):
+    monkeypatch.setattr(onnx_operations, "_TRANSLATORS", dict(onnx_operations._TRANSLATORS))
+
+    @onnx_operations.translates("Neg")
+    def _(builder, node):
+        return node.value(0)
+
+    with pytest.raises(LingraftError, match="differs from onnxruntime"):
+        load_onnx(make_onnx([("Neg", "x", "h"), ("Relu", "h", "y")], [1, 4]))

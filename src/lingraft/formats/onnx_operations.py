@@ -36,7 +36,12 @@ def translate(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return _TRANSLATORS[node.operation](builder, node)
 
 
-def _translates(*operations: str) -> Callable[[Translator], Translator]:
+def translates(*operations: str) -> Callable[[Translator], Translator]:
+    """For `@translates("Neg")` before a function that writes such a node with torch layers or functions.
+
+    What it writes is compared with onnxruntime whenever a file is read; the verifier must know the layers it uses.
+    """
+
     def register(translator: Translator) -> Translator:
         for operation in operations:
             _TRANSLATORS[operation] = translator
@@ -70,7 +75,7 @@ def _linear(builder: GraphBuilder, x: fx.Node, weight: Tensor, bias: Tensor | No
     return builder.layer(_with(layer, weight=weight.contiguous(), bias=bias), x)
 
 
-@_translates("Gemm")
+@translates("Gemm")
 def _gemm(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     node.require("transA", 0, 0)
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
@@ -81,7 +86,7 @@ def _gemm(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return _linear(builder, node.value(0), weight, shift)
 
 
-@_translates("MatMul")
+@translates("MatMul")
 def _matmul(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     left, right = node.optional(0), node.optional(1)
     if isinstance(left, fx.Node) and isinstance(right, np.ndarray) and right.ndim == 2:
@@ -97,7 +102,7 @@ def _matmul(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 # Arithmetic
 
 
-@_translates("Add", "Sub", "Mul", "Div")
+@translates("Add", "Sub", "Mul", "Div")
 def _arithmetic(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     function: Any = {"Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div}[node.operation]
     left, right = node.optional(0), node.optional(1)
@@ -121,7 +126,7 @@ def _arithmetic(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return builder.call(function, builder.constant(array), x)
 
 
-@_translates("BatchNormalization")
+@translates("BatchNormalization")
 def _batch_norm(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     node.require("training_mode", 0, 0)
     node.require("spatial", 1, 1)
@@ -185,7 +190,7 @@ def _pad_zeros(builder: GraphBuilder, x: fx.Node, before: Sequence[int], after: 
     return builder.call(F.pad, x, tuple(widths))
 
 
-@_translates("Conv")
+@translates("Conv")
 def _conv(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     x = node.value(0)
     weight, bias = _floats(node.constant(1)), node.optional_constant(2)
@@ -216,7 +221,7 @@ def _conv(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return builder.layer(_with(layer, weight=weight, bias=None if bias is None else _floats(bias)), x)
 
 
-@_translates("MaxPool", "AveragePool")
+@translates("MaxPool", "AveragePool")
 def _pool(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     x = node.value(0)
     kernel: Any = tuple(node.attribute("kernel_shape", ()))
@@ -246,7 +251,7 @@ def _pool(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return builder.layer(nn.AvgPool2d(kernel, strides, padding, ceil, count_padding), x)
 
 
-@_translates("GlobalAveragePool")
+@translates("GlobalAveragePool")
 def _global_average_pool(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     x = node.value(0)
     if len(builder.shape(x)) != 4:
@@ -254,7 +259,7 @@ def _global_average_pool(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return builder.layer(nn.AdaptiveAvgPool2d(1), x)
 
 
-@_translates("Pad")
+@translates("Pad")
 def _pad(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     node.require("mode", "constant", "constant")
     x = node.value(0)
@@ -296,7 +301,7 @@ def _reshaped(builder: GraphBuilder, node: OnnxNode, x: fx.Node, shape: Sequence
     return builder.method("reshape", x, -1, *new[1:])
 
 
-@_translates("Flatten")
+@translates("Flatten")
 def _flatten(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     x = node.value(0)
     old = builder.shape(x)
@@ -305,7 +310,7 @@ def _flatten(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return _reshaped(builder, node, x, (math.prod(old[:axis]), math.prod(old[axis:])))
 
 
-@_translates("Reshape")
+@translates("Reshape")
 def _reshape(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     node.require("allowzero", 0, 0)
     x = node.value(0)
@@ -318,7 +323,7 @@ def _reshape(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return _reshaped(builder, node, x, new)
 
 
-@_translates("Squeeze")
+@translates("Squeeze")
 def _squeeze(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     x = node.value(0)
     old = builder.shape(x)
@@ -331,7 +336,7 @@ def _squeeze(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return _reshaped(builder, node, x, [n for i, n in enumerate(old) if i not in axes])
 
 
-@_translates("Unsqueeze")
+@translates("Unsqueeze")
 def _unsqueeze(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     x = node.value(0)
     rest = list(builder.shape(x))
@@ -341,7 +346,7 @@ def _unsqueeze(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return _reshaped(builder, node, x, [1 if i in places else rest.pop(0) for i in range(rank)])
 
 
-@_translates("Transpose")
+@translates("Transpose")
 def _transpose(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     x = node.value(0)
     rank = len(builder.shape(x))
@@ -351,7 +356,7 @@ def _transpose(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return x if order == list(range(rank)) else builder.method("permute", x, *order)
 
 
-@_translates("Concat")
+@translates("Concat")
 def _concat(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     parts = [node.value(i) for i in range(len(node.inputs))]
     rank = len(builder.shape(parts[0]))
@@ -364,12 +369,12 @@ def _concat(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 # Nothing to do
 
 
-@_translates("Identity")
+@translates("Identity")
 def _identity(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return node.value(0)
 
 
-@_translates("Dropout")
+@translates("Dropout")
 def _dropout(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     """The identity, since the network is not trained while it is read."""
     node.attribute("ratio", 0.5)
