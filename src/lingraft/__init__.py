@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from lingraft.work.demo import demo as demo
     from lingraft.work.environment import doctor as doctor
     from lingraft.work.evaluate import evaluate as evaluate
+    from lingraft.work.experiments.reproduce import list_recipes as list_recipes
+    from lingraft.work.experiments.reproduce import reproduce as reproduce
     from lingraft.work.exporting import export as export
     from lingraft.work.graft import graft_and_tune as graft_and_tune
     from lingraft.work.look import list_models as list_models
@@ -60,11 +62,13 @@ _HOME = {
     "graft": "lingraft.model.surgery",
     "graft_and_tune": "lingraft.work.graft",
     "list_models": "lingraft.work.look",
+    "list_recipes": "lingraft.work.experiments.reproduce",
     "list_runs": "lingraft.work.look",
     "load": "lingraft.runs",
     "load_onnx": "lingraft.formats.onnx_import",
     "plan": "lingraft.work.score",
     "pruned": "lingraft.model.surgery",
+    "reproduce": "lingraft.work.experiments.reproduce",
     "save": "lingraft.work.save",
     "score": "lingraft.work.score",
     "select": "lingraft.work.score",

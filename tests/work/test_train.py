@@ -1,18 +1,37 @@
 """The public functions on a model and data of the user's own, from training to the report."""
 
+import inspect
 import json
 
 import pytest
 import torch
 from torch import nn
+from typer.testing import CliRunner
 
 import lingraft
 from lingraft import LingraftError
+from lingraft.cli import app
+from lingraft.cli import demo as demo_command
+from lingraft.cli import evaluate as evaluate_command
+from lingraft.cli import graft as graft_command
+from lingraft.cli import score as score_command
+from lingraft.cli import select as select_command
+from lingraft.cli import train as train_command
 from lingraft.data import load
 from lingraft.model.sites import grafted_activations
 from lingraft.runs import Run
+from lingraft.training import METHODS, Method
 
 EPS = 0.02
+
+COMMANDS = {
+    "train": train_command.train,
+    "evaluate": evaluate_command.evaluate,
+    "score": score_command.score,
+    "select": select_command.select,
+    "graft_and_tune": graft_command.graft,
+    "demo": demo_command.demo,
+}
 
 
 class Net(nn.Module):
@@ -197,3 +216,59 @@ def test_certified_training_has_settings_of_its_own(data, tmp_path):
     lingraft.train(Net(), data.take(100), eps=0.01, epochs=1, run=tmp_path / "run", method="ibp")
     settings = Run(tmp_path / "run").summary().training.settings
     assert (settings["optimizer"], settings["lr"], settings["schedule"]) == ("adam", 0.002, "one-cycle")
+
+
+class Squared:
+    """A loss of one's own: the squared distance of the probabilities from the label's."""
+
+    def __call__(self, model, images, labels, generator):
+        probabilities = model(images).softmax(1)
+        loss = ((probabilities - nn.functional.one_hot(labels, probabilities.shape[1])) ** 2).sum(1).mean()
+        return loss, {"squared": loss.detach()}
+
+
+def test_a_loss_of_ones_own(data, tmp_path):
+    run = Run(tmp_path / "run")
+    lingraft.train(Net(), data.take(100), eps=EPS, epochs=1, run=run, loss=Squared())
+    assert 0 < json.loads(run.history_path.read_text())["squared"] < 2
+    with pytest.raises(LingraftError, match="loss: Squared there"):
+        lingraft.train(Net(), data.take(100), eps=EPS, epochs=1, run=run)
+
+
+def test_a_method_of_ones_own_has_a_name(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(METHODS, "squared", Method("squared distance", lambda config: Squared()))
+    run = Run(tmp_path / "run")
+    lingraft.train(Net(), data.take(100), eps=EPS, epochs=1, run=run, method="squared")
+    assert run.summary().training.settings["method"] == "squared"
+    assert "squared" in json.loads(run.history_path.read_text())
+
+
+def test_the_command_and_the_function_train_the_same(tmp_path):
+    how = ["--epochs", "1", "--batch", "256", "--lr", "0.05", "--validation-images", "20", "--device", "cpu"]
+    words = ["train", "--data", "digits", "--model", "digits-cnn", *how, "-o", str(tmp_path / "command")]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    settings = {"epochs": 1, "batch": 256, "lr": 0.05, "validation_images": 20}
+    model = lingraft.train("digits-cnn", "digits", run=tmp_path / "function", device="cpu", **settings)
+    theirs = lingraft.load(tmp_path / "command")
+    assert all(torch.equal(a, b) for a, b in zip(theirs.parameters(), model.parameters(), strict=True))
+    ours, other = (Run(tmp_path / name) for name in ("function", "command"))
+    assert ours.summary().training.settings == other.summary().training.settings
+    assert ours.describe() == other.describe()
+    assert (ours.figures / "history.svg").exists()
+
+
+#: Options that a command line cannot give as the function takes them, and what they say by default.
+WRITTEN = {"gamma": "2,1.5,1,0", "kappa": "0,0", "regularize": None, "device": "auto"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_and_defaults_are_those_of_the_commands(name):
+    function = inspect.signature(getattr(lingraft, name)).parameters
+    optional = {option: p.default for option, p in function.items() if p.default is not inspect.Parameter.empty}
+    for option, parameter in inspect.signature(COMMANDS[name]).parameters.items():
+        if option in WRITTEN:
+            assert parameter.default == WRITTEN[option]
+        elif option in optional and option != "out":  # of the demo a Path
+            assert optional[option] == parameter.default, option
+        elif option not in ("folder", "as_json"):
+            assert option in function or (name, option) == ("train", "out"), option

@@ -1,18 +1,19 @@
 """`lingraft reproduce`."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+import lingraft
 from lingraft.cli import app
 from lingraft.cli.options import Json, next_step, print_json
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
-    from lingraft.work.experiments import Plan, Reproduction, Result
-    from lingraft.work.experiments.stage import Stage
+    from lingraft.work.experiments.reproduce import Reproduced
 
 
 @app.command()
@@ -39,112 +40,52 @@ def reproduce(
 
     Runs are shared by all recipes of a scale and kept; the same command goes on after a stop.
     """
-    from lingraft.names import lookup
-    from lingraft.work.experiments import Reproduction, collect, make_plan, recipes, scales
-
-    size = lookup("scale", scale, scales())
     if listing:
-        return _list(as_json)
+        return _list(lingraft.list_recipes(), as_json)
     if name is None:
         raise LingraftError("name a recipe, or all; `lingraft reproduce --list` shows them.")
-    chosen = recipes() if name == "all" else {name: lookup("recipe", name, recipes())}
-    plans = [make_plan(each, recipe, scale, size, seeds, network or (), row or ()) for each, recipe in chosen.items()]
-    reproduction = Reproduction(out or Path("reproduction") / scale, _run_command)
+    done = lingraft.reproduce(
+        name,
+        scale=scale,
+        out=out,
+        seeds=seeds,
+        network=network or (),
+        row=row or (),
+        dry_run=dry_run,
+        report=(lambda reproduced: None) if as_json else _print,
+    )
     if dry_run:
-        return _print_missing(reproduction, plans, as_json)
-    written: dict[str, list[str]] = {}
-    for plan in plans:
-        reproduction.run(plan, _announce(plan))
-        results = collect(plan, reproduction.runs)
-        written[plan.name] = [str(path) for path in reproduction.write(plan, results)]
-        if not as_json:
-            _print(plan, results, written[plan.name])
+        commands = list(dict.fromkeys(line for each in done for line in each.commands))
+        return print_json(commands) if as_json else typer.echo("\n".join(commands), nl=bool(commands))
     if as_json:
-        print_json(written)
-    next_step(f"open {written[plans[-1].name][-1]} in a browser")
+        print_json({each.plan.name: [str(path) for path in each.files] for each in done})
+    next_step(f"open {done[-1].files[-1]} in a browser")
     return None
 
 
-def _run_command(arguments: list[str]) -> None:
-    """Run a `lingraft` command in this process, its figures on standard error: ours are printed at the end."""
-    import contextlib
-    import sys
-
-    with contextlib.redirect_stdout(sys.stderr):
-        app(arguments, standalone_mode=False)
-
-
-def _announce(plan: "Plan") -> Any:
-    from lingraft.progress import console
-    from lingraft.work.experiments.plan import minutes
-
-    def announce(stage: "Stage", number: int, count: int) -> None:
-        about = f"about {minutes(stage, plan.scale):.0f} min" if minutes(stage, plan.scale) >= 1 else "under a minute"
-        title = f"[bold]{plan.name}[/] {number}/{count}: {stage.command} {stage.title}".rstrip()
-        console.print(f"{title} ({about})", highlight=False, soft_wrap=True)
-
-    return announce
-
-
-def _print(plan: "Plan", results: "list[Result]", written: list[str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from lingraft.work.experiments.recipe import COLUMNS
-    from lingraft.work.experiments.tables import by_network, show, show_paper
-
+def _print(reproduced: "Reproduced") -> None:
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"\n[bold]{plan.recipe.title}[/] (the paper: {plan.recipe.paper}); scale {plan.scale_name}")
-    for heading, found in by_network(results).items() if plan.recipe.columns else ():
-        table = Table("", title=f"{heading}; in brackets the paper's", title_justify="left")
-        for name in plan.recipe.columns:
-            table.add_column(COLUMNS[name][0], justify="right")
-        for result in found:
-            cells = (f"{show(result, name)} ({show_paper(result, name)})" for name in plan.recipe.columns)
-            table.add_row(result.name, *cells)
+    console.print(f"\n[bold]{reproduced.title}[/]")
+    for network, (heading, *rows) in reproduced.tables.items():
+        table = Table(heading[0], title=f"{network}; in brackets the paper's", title_justify="left")
+        for column in heading[1:]:
+            table.add_column(column, justify="right")
+        for row in rows:
+            table.add_row(*row)
         console.print(table)
-    console.print(f"written: [cyan]{'  '.join(written)}[/]")
+    console.print(f"written: [cyan]{'  '.join(map(str, reproduced.files))}[/]")
 
 
-def _print_missing(reproduction: "Reproduction", plans: "list[Plan]", as_json: bool) -> None:
-    lines: dict[str, None] = {}
-    for plan in plans:
-        for stage in reproduction.missing(plan):
-            lines[shlex.join(["lingraft", *stage.arguments(reproduction.runs)])] = None
+def _list(recipes: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
-        print_json(list(lines))
-        return
-    for line in lines:
-        typer.echo(line)
-
-
-def _list(as_json: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from lingraft.work.experiments import make_plan, recipes, scales
-
-    found: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "title": recipe.title,
-            "paper": recipe.paper,
-            "networks": [network.name for network in recipe.networks],
-            "minutes": {
-                scale: round(make_plan(name, recipe, scale, size).minutes, 1) for scale, size in scales().items()
-            },
-        }
-        for name, recipe in recipes().items()
-    ]
-    if as_json:
-        print_json(found)
+        print_json(recipes)
         return
     table = Table(
         "recipe", "what", "in the paper", title="About how long each takes alone, on two cores", title_justify="left"
     )
-    for scale in scales():
+    for scale in recipes[0]["minutes"]:
         table.add_column(scale, justify="right")
-    for each in found:
+    for each in recipes:
         table.add_row(each["name"], each["title"], each["paper"], *map(_duration, each["minutes"].values()))
     Console().print(table)
     next_step("lingraft reproduce main --scale smoke   (runs are shared: together they take less)")

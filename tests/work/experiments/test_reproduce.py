@@ -1,6 +1,7 @@
 """All recipes at smoke scale, through the command line, on real runs."""
 
 import csv
+import inspect
 import json
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 
 from lingraft.errors import LingraftError
 from lingraft.files import read_lines
+from lingraft.runs import Run
 from lingraft.work.experiments import Reproduction, make_plan, recipes, scales
+from lingraft.work.experiments.perform import FUNCTIONS, keywords, perform
 from lingraft.work.experiments.stage import Stage
+from lingraft.work.train import train
 
 pytestmark = pytest.mark.slow
 
@@ -67,11 +71,11 @@ def test_a_failed_stage_says_which_and_the_next_run_goes_on(tmp_path: Path):
     plan = make_plan("masks", recipes()["masks"], "smoke", scales()["smoke"])
     ran: list[str] = []
 
-    def failing(arguments: list[str]) -> None:
-        ran.append(arguments[0])
-        if arguments[0] == "graft" and ran.count("graft") == 1:
+    def failing(stage: Stage, runs: Path) -> None:
+        ran.append(stage.command)
+        if stage.command == "graft" and ran.count("graft") == 1:
             raise LingraftError("the disk is full")
-        command(arguments)
+        perform(stage, runs)
 
     reproduction = Reproduction(tmp_path, failing)
     with pytest.raises(LingraftError, match=r"the disk is full.*lingraft graft .*goes on from here"):
@@ -84,7 +88,7 @@ def test_a_failed_stage_says_which_and_the_next_run_goes_on(tmp_path: Path):
 
 def test_a_run_that_was_removed_is_made_again(tmp_path: Path):
     plan = make_plan("masks", recipes()["masks"], "smoke", scales()["smoke"])
-    reproduction = Reproduction(tmp_path, lambda arguments: None)
+    reproduction = Reproduction(tmp_path, lambda stage, runs: None)
     stage: Stage = plan.stages[0]
     reproduction.run(plan, lambda *_: None)  # the log says that all is done, but there are no runs
     assert reproduction.missing(plan) == plan.stages
@@ -100,6 +104,20 @@ def test_several_seeds_give_mean_and_deviation(tmp_path: Path):
     assert result["mean"] == pytest.approx(sum(result["seeds"]) / 2)
     assert result["deviation"] == pytest.approx(abs(result["seeds"][0] - result["seeds"][1]) / 2**0.5)
     assert "±" in (tmp_path / "weights" / "table.md").read_text()
+
+
+@pytest.mark.parametrize("scale", scales())
+def test_every_option_of_a_recipe_is_one_of_its_function(scale: str):
+    for name, recipe in recipes().items():
+        for stage in make_plan(name, recipe, scale, scales()[scale]).stages:
+            function = train if stage.command == "train" else FUNCTIONS[stage.command]
+            assert set(keywords(stage.options)) <= set(inspect.signature(function).parameters), stage
+
+
+def test_the_runs_say_which_command_does_the_same(smoke: Path):
+    line = next(line for line in read_lines(smoke / "stages.jsonl") if line["command"] == "graft")
+    run = Run(smoke / "runs" / line["run"])
+    assert line["line"] in [record["command"] for record in run.commands()]
 
 
 def test_unknown_names_are_refused():

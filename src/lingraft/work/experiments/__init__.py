@@ -1,4 +1,4 @@
-"""The paper's tables and figures as recipes that combine the commands of lingraft."""
+"""The paper's tables and figures as recipes that combine the uses of lingraft."""
 
 from lingraft.work.experiments.plan import Plan, make_plan
 from lingraft.work.experiments.recipe import Recipe, Scale, recipes, scales

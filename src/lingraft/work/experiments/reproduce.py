@@ -1,34 +1,127 @@
 """Reproducing a table or figure of the paper: run the stages that are missing, then write what came out."""
 
-import shlex
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from lingraft.errors import LingraftError
 from lingraft.files import append_line, read_lines, remove_dead_parts, replacing, write_json
+from lingraft.names import lookup
+from lingraft.progress import console
 from lingraft.report.figures import sections
 from lingraft.report.panels import Panel, draw
 from lingraft.report.study import studies
 from lingraft.report.write import write_report
-from lingraft.work.experiments.plan import Plan, with_parents
-from lingraft.work.experiments.recipe import Recipe
-from lingraft.work.experiments.results import Result, record
+from lingraft.work.experiments.perform import perform
+from lingraft.work.experiments.plan import Plan, make_plan, minutes, with_parents
+from lingraft.work.experiments.recipe import COLUMNS, Recipe, recipes, scales
+from lingraft.work.experiments.results import Result, collect, record
 from lingraft.work.experiments.stage import Stage
 from lingraft.work.experiments.sweep import sweep
-from lingraft.work.experiments.tables import comma_separated, latex, markdown
+from lingraft.work.experiments.tables import by_network, comma_separated, latex, markdown, show, show_paper
 
 #: Called with a stage, its number from 1, and how many there are, before it is run.
 Announce = Callable[[Stage, int, int], None]
 
 
+@dataclass(frozen=True)
+class Reproduced:
+    """A recipe at a scale: the commands that were still to run, and what came out, tables first among the files."""
+
+    plan: Plan
+    commands: list[str]
+    results: list[Result]
+    files: list[Path]
+
+    @property
+    def title(self) -> str:
+        """What it is, and where in the paper."""
+        return f"{self.plan.recipe.title} (the paper: {self.plan.recipe.paper}); scale {self.plan.scale_name}"
+
+    @property
+    def tables(self) -> dict[str, list[list[str]]]:
+        """Network → heading and rows, our figures with the paper's in brackets."""
+        columns = self.plan.recipe.columns
+        if not columns:
+            return {}
+        return {
+            network: [
+                ["", *(COLUMNS[name][0] for name in columns)],
+                *([row.name, *(f"{show(row, name)} ({show_paper(row, name)})" for name in columns)] for row in rows),
+            ]
+            for network, rows in by_network(self.results).items()
+        }
+
+
+def reproduce(
+    name: str,
+    *,
+    scale: str = "laptop",
+    out: str | Path | None = None,
+    seeds: int = 1,
+    network: Sequence[str] = (),
+    row: Sequence[str] = (),
+    dry_run: bool = False,
+    report: Callable[[Reproduced], None] = lambda reproduced: None,
+) -> list[Reproduced]:
+    """Reproduce a table or figure of the paper, or "all": train, graft, measure, put the figures beside the paper's.
+
+    `scale` is smoke, laptop or paper; `seeds` says how often each row is repeated; only networks and rows are made
+    whose name contains one of the texts `network` and `row`. Runs are shared by all recipes of a scale and kept in
+    `out` (default: reproduction/SCALE); another call goes on after a stop. `report` is called after each recipe. With
+    `dry_run` nothing is done: the `commands` say what would be.
+    """
+    size = lookup("scale", scale, scales())
+    chosen = recipes() if name == "all" else {name: lookup("recipe", name, recipes())}
+    plans = [make_plan(each, recipe, scale, size, seeds, network, row) for each, recipe in chosen.items()]
+    reproduction = Reproduction(Path(out or Path("reproduction") / scale))
+    done = []
+    for plan in plans:
+        commands = [stage.line(reproduction.runs) for stage in reproduction.missing(plan)]
+        if dry_run:
+            done.append(Reproduced(plan, commands, [], []))
+            continue
+        reproduction.run(plan, _announcer(plan))
+        results = collect(plan, reproduction.runs)
+        done.append(Reproduced(plan, commands, results, reproduction.write(plan, results)))
+        report(done[-1])
+    return done
+
+
+def list_recipes() -> list[dict[str, Any]]:
+    """All recipes: name, title, where in the paper, networks, and about how many minutes each takes at each scale."""
+    return [
+        {
+            "name": name,
+            "title": recipe.title,
+            "paper": recipe.paper,
+            "networks": [network.name for network in recipe.networks],
+            "minutes": {
+                scale: round(make_plan(name, recipe, scale, size).minutes, 1) for scale, size in scales().items()
+            },
+        }
+        for name, recipe in recipes().items()
+    ]
+
+
+def _announcer(plan: Plan) -> Announce:
+    def announce(stage: Stage, number: int, count: int) -> None:
+        takes = minutes(stage, plan.scale)
+        about = f"about {takes:.0f} min" if takes >= 1 else "under a minute"
+        title = f"[bold]{plan.name}[/] {number}/{count}: {stage.command} {stage.title}".rstrip()
+        console.print(f"{title} ({about})", highlight=False, soft_wrap=True)
+
+    return announce
+
+
 class Reproduction:
     """A folder for all recipes of one scale: runs that they share, a log of finished stages, and a folder a recipe."""
 
-    def __init__(self, folder: Path, run_command: Callable[[list[str]], None]):
-        self.folder, self.run_command = folder, run_command
+    def __init__(self, folder: Path, perform: Callable[[Stage, Path], None] = perform):
+        self.folder, self.perform = folder, perform
         self.runs = folder / "runs"
         self.log = folder / "stages.jsonl"
 
@@ -50,12 +143,11 @@ class Reproduction:
         stages = self.missing(plan)
         for number, stage in enumerate(stages, 1):
             announce(stage, number, len(stages))
-            arguments = stage.arguments(self.runs)
+            line = stage.line(self.runs)
             begun = time.monotonic()
             try:
-                self.run_command(arguments)
+                self.perform(stage, self.runs)
             except LingraftError as error:
-                line = shlex.join(["lingraft", *arguments])
                 raise LingraftError(f"{error} (in `{line}`; the same reproduction goes on from here)") from error
             append_line(
                 self.log,
@@ -63,7 +155,7 @@ class Reproduction:
                     "command": stage.command,
                     "key": stage.key,
                     "run": stage.folder(self.runs).name,
-                    "line": shlex.join(["lingraft", *arguments]),
+                    "line": line,
                     "seconds": round(time.monotonic() - begun, 1),
                     "finished": datetime.now(UTC).isoformat(timespec="seconds"),
                 },

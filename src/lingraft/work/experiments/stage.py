@@ -1,4 +1,4 @@
-"""A stage of a reproduction: one `lingraft` command, kept by what it depends on.
+"""A stage of a reproduction: one use of lingraft, named and shown as its command, kept by what it depends on.
 
 The folder of a stage that makes a run is named after its settings and those of the run it starts from, so that
 two rows of a table, or two tables, that need the same run find the same folder, and a change makes another one.
@@ -6,6 +6,7 @@ two rows of a table, or two tables, that need the same run find the same folder,
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,10 @@ class Stage:
             elif value is not False:
                 words += [f"--{name}", str(value)]
         return [*words, "--out", str(self.folder(root))] if self.command in MAKES_RUN else words
+
+    def line(self, root: Path) -> str:
+        """The command line that does the same."""
+        return shlex.join(["lingraft", *self.arguments(root)])
 
 
 #: Commands that make a run folder; the others add to the one they are given.
