@@ -183,10 +183,7 @@ class _Graft:
         """Look for the ratio and the instability; all candidates are shown, drawn and kept even if none will do."""
         assert self.tuning is not None
         self.inside.enter_context(holding(self.parent.path))
-        search = Search(
-            self.parent, self.model, self.material.train, self.material.validation, self.config, self.tuning, wanted,
-            augment=self.material.augment, device=self.device,
-        )  # fmt: skip
+        search = Search(self.parent, self.model, self.material, self.config, self.tuning, wanted, device=self.device)
         tried = search.candidates(_say)
         paths = write_front(search.run, tried, best(tried, wanted.min_sa), wanted.min_sa)
         _say(f"all candidates: {'  '.join(map(str, paths))}")

@@ -21,7 +21,6 @@ import torch
 from torch import nn
 
 from lingraft.attack.evaluation import correct
-from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
 from lingraft.files import write_json
 from lingraft.grafting.candidates import Candidate, most, next_setting
@@ -72,19 +71,17 @@ class Search:
         self,
         run: Run,
         model: nn.Module,
-        train: ImageSet,
-        validation: ImageSet,
+        data: TrainingData,
         config: GraftingConfig,
         tuning: FineTuning,
         wanted: SearchConfig,
         *,
-        augment: bool = False,
         device: torch.device | str = "cpu",
     ):
-        self.run, self.model, self.train, self.validation = run, model, train, validation
+        self.run, self.model, self.data = run, model, data
         self.config = replace(config, gradual=False, rescore=False)
         self.tuning = replace(tuning, training=replace(tuning.training, epochs=wanted.epochs))
-        self.wanted, self.augment, self.device = wanted, augment, device
+        self.wanted, self.device = wanted, device
         self.description: ModelDescription = run.describe().model_copy(
             update={"parent": str(run.path), "eps": config.eps, "seed": config.seed, "grafted": None}
         )
@@ -117,7 +114,7 @@ class Search:
             "network": digest_network(nodes),
             "grafting": shared,
             "tuning": self.tuning.as_dict(),
-            "augment": self.augment,
+            "augment": self.data.augment,
             "images": self.wanted.images,
             "timeout": self.wanted.timeout,
         }
@@ -136,10 +133,10 @@ class Search:
         config = replace(self.config, instability=instability, ratio=ratio)
         mask = choose(self._scores(config), config, masks(self.model))
         model, _ = graft_network(
-            self.model, TrainingData(self.train, self.validation, self.augment), config, self.tuning,
+            self.model, self.data, config, self.tuning,
             Destination(run, self.description), mask=mask, device=self.device, report=lambda epoch: None,
         )  # fmt: skip
-        sa = float(correct(model, self.validation, device=self.device).double().mean())
+        sa = float(correct(model, self.data.validation, device=self.device).double().mean())
         proven = self._verify(run, model, f"verifying {instability} at {ratio:.0%}")
         found = Candidate(instability, ratio, sa, *proven, round(time.monotonic() - begun, 1))
         run.add_to_summary("candidate", found.as_dict())
@@ -150,13 +147,13 @@ class Search:
         path = self.folder / f"scores-{config.instability}{made_for}.npz"
         if path.exists():
             return Scores.load(path)
-        scores = score(self.model, self.train, config)
+        scores = score(self.model, self.data.train, config)
         scores.save(path)
         return scores
 
     def _verify(self, run: Run, model: nn.Module, what: str) -> tuple[float, float]:
         """Shares of the first validation images that are verified and undecided; verdicts are kept in the run."""
-        few = self.validation.take(min(self.wanted.images, len(self.validation)))
+        few = self.data.validation.take(min(self.wanted.images, len(self.data.validation)))
         request = Request(model, few.pixels(), few.labels, eps=self.config.eps)
         limits = Limits(self.wanted.timeout, seed=self.config.seed)
         verdicts = Verdicts(run, "validation", request, limits)
