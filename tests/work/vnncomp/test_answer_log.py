@@ -56,6 +56,17 @@ def test_answers_are_kept_and_found_again(folder) -> None:
     assert [again[i].as_dict() for i in range(3)] == [answer.as_dict() for answer in ANSWERS]
 
 
+def test_figures_are_the_same_when_they_are_read_again(folder) -> None:
+    """Seconds are kept rounded: the sum of these is 0.999 as measured and 1.000 as kept."""
+    entries = read_instances(folder)
+    log = log_of(folder, entries)
+    for number in range(3):
+        log.keep(number, Answer("unsat", 0.33316))
+    again = log_of(folder, entries)
+    again.resume()
+    assert again.figures() == log.figures()
+
+
 def test_what_is_not_used_again(folder) -> None:
     entries = read_instances(folder)
     log = log_of(folder, entries, seed=0)

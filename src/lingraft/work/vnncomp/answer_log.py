@@ -46,7 +46,7 @@ class AnswerLog:
     def keep(self, number: int, answer: Answer) -> None:
         """Add one answer; its counterexample first, so that no record is without it."""
         entry = self.entries[number]
-        self.answers[number] = answer
+        self.answers[number] = answer_of(answer.as_dict())  # as it is read again: its seconds are rounded
         if answer.counterexample is not None:
             with replacing(self.folder / f"{entry.name}.counterexample.gz") as part, gzip.open(part, "wt") as file:
                 file.write(f"{answer.counterexample}\n")
