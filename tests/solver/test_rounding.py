@@ -178,13 +178,14 @@ def _certain(model: nn.Module, region: Region, method: str, spec: Tensor) -> tup
 @pytest.mark.parametrize("as_map", [False, True])
 def test_sums_of_many_terms(as_map: bool) -> None:
     """What 131,200 additions round away is far more than any one of them does."""
-    worst = 0.0
+    worst, most = 0.0, 131_200 * 2.0**-53 * (131_200 * 1024.0)
     for power in range(-30, -24):
         model, image, exact = _long_sum(131_200, 1024.0, power, as_map)
         for method in ("intervals", "crown"):
             plain, certain = _certain(model, Region(image, image), method, nets.margins(0, 2))
             assert Fraction(certain) <= exact
-            assert float(exact) - certain < 0.02, "no more is taken off than so many additions may lose"
+            # twice γ, for both logits, at the image, the layer, its flattening and the margin: not much more than that
+            assert float(exact) - certain < 20 * most, "no more is taken off than so many additions may lose"
         worst = max(worst, plain - float(exact))
     assert worst > 1e-5 or as_map, "nothing was rounded up, so nothing was tested"
 

@@ -9,8 +9,7 @@ from rich.table import Table
 
 import lingraft
 from lingraft.cli import app
-from lingraft.cli.options import Json, Memory, Seed, next_step, print_json
-from lingraft.solver.budget import GIB
+from lingraft.cli.options import Json, Memory, Seed, gibibytes, next_step, print_json
 
 
 @app.command()
@@ -35,8 +34,9 @@ def vnncomp(
 
     An instance that cannot be read is an error in results.csv, and the exit code is 1.
     """
-    limit = None if memory is None else memory * GIB
-    log = lingraft.benchmark(folder, out, timeout=timeout, workers=workers, memory=limit, double=double, seed=seed)
+    log = lingraft.benchmark(
+        folder, out, timeout=timeout, workers=workers, memory=gibibytes(memory), double=double, seed=seed
+    )
     figures = log.figures()
     if as_json:
         print_json(figures)
