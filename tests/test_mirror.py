@@ -26,6 +26,7 @@ TESTED_ELSEWHERE = {
     "formats/onnx_writer.py": "formats/test_onnx_export.py",
     "formats/vnnlib_syntax.py": "formats/test_vnnlib.py",
     "grafting/config.py": "grafting/test_fine_tuning.py",
+    "model/activations/record.py": "model/activations/test_soundness.py",
     "model/line_relu.py": "model/test_grafted_activation.py",
     "model/zoo/architectures.py": "model/zoo/test_build.py",
     "pool/images.py": "pool/test_processes.py",

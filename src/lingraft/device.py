@@ -30,7 +30,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 @contextmanager
 def limited_threads(count: int | None) -> Iterator[None]:
-    """Inside, PyTorch uses so many threads; None: as many as it likes."""
+    """Inside, PyTorch uses this number of threads; None: as many as it likes."""
     if count is None:
         yield
         return

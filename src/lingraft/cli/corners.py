@@ -52,10 +52,11 @@ def corners(
         list[Path], typer.Option("--against", metavar="GRAFTED…", help="Run folders of grafted (or pruned) networks.")
     ],
     images: Annotated[
-        int | None, typer.Option(help="Look for corner cases among the first so many test images. (default: all)")
+        int | None,
+        typer.Option(help="Look for corner cases among the first test images, this number of them. (default: all)"),
     ] = None,
-    verify: Annotated[int, typer.Option(help="Verify the first so many corner cases; 0: none.")] = 100,
-    regular: Annotated[int, typer.Option(help="Verify the first so many test images; 0: none.")] = 100,
+    verify: Annotated[int, typer.Option(help="How many corner cases to verify, the first ones; 0: none.")] = 100,
+    regular: Annotated[int, typer.Option(help="How many test images to verify, the first ones; 0: none.")] = 100,
     every_run: Annotated[
         bool, typer.Option("--every-run", help="Verify with every run, not only with the first on each side.")
     ] = False,
@@ -130,7 +131,9 @@ def _print(study: "CornerStudy") -> None:
     counts = {"corner cases": first.corners.verification, "regular images": first.regular.verification}
     verified = [f"the first {summary.images:,} {name}" for name, summary in counts.items() if summary is not None]
     if verified:
-        console.print(f"VA of {' and '.join(verified)}, {study.timeout:g} s an image; in brackets: grafted − baseline")
+        console.print(
+            f"VA of {' and '.join(verified)}, {study.timeout:g} s for each image; in brackets: grafted − baseline"
+        )
 
 
 def _cells(run: "RunFigures", baseline: "RunFigures | None") -> list[str]:

@@ -111,7 +111,7 @@ def graft(
     search_images: Annotated[int, typer.Option(help="With auto: validation images to verify, the first ones.")] = 50,
     search_timeout: Annotated[float, typer.Option(help="With auto: seconds to verify an image.")] = 2.0,
     search_workers: Annotated[
-        int | None, typer.Option(help="With auto: processes that verify; 0: this process. (default: one a core)")
+        int | None, typer.Option(help="With auto: processes that verify; 0: this process. (default: one for each core)")
     ] = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the folder to write holds.")] = False,
     threads: Threads = None,

@@ -64,7 +64,7 @@ _Normal = list[tuple[_Atom, ...]]
 
 
 def read_vnnlib(path: str | Path, inputs: int, outputs: int) -> Property:
-    """The property of a file, plain or gz, about a network with so many inputs and outputs.
+    """The property of a file, plain or gz, about a network with these numbers of inputs and outputs.
 
     A file that does not fit the network, leaves an input without bounds, contradicts itself or uses anything beyond
     linear constraints on the outputs and bounds on single inputs is a LingraftError that names the line.
@@ -146,7 +146,7 @@ def _normal_form(item: str | Group, line: int, declared: dict[str, int]) -> _Nor
 
 
 def _limit(count: int, coefficients: int, line: int) -> None:
-    """Refuse `count` conjunctions of up to so many coefficients each before they are made."""
+    """Refuse `count` conjunctions of up to `coefficients` numbers each before they are made."""
     if count > MAX_CONJUNCTIONS:
         raise LingraftError(f"line {line}: unfolds into more than {MAX_CONJUNCTIONS:,} conjunctions.")
     if count > 1 and count * coefficients > MAX_COEFFICIENTS:

@@ -19,11 +19,11 @@ from lingraft.solver.region import Region
 if TYPE_CHECKING:
     from lingraft.solver.network import Network
 
-#: Points of a region that are compared, and so many more where the lowest margins are low.
+#: Points of a region that are compared, and how many more where the lowest margins are low.
 POINTS, LOW_POINTS = 16, 4
 #: Points, from the first, at which rounding is measured.
 MEASURED = 4
-#: A difference may be so many times the rounding that was measured, plus so many roundings of the largest term.
+#: A difference may be this many times the rounding that was measured, plus this many roundings of the largest term.
 TIMES, ROUNDINGS = 16, 8
 #: However much rounding there is: what a difference may be in parts of the largest term, or of 1 if that is larger.
 MOST = 1e-3

@@ -29,7 +29,7 @@ STEPS, CLIPPED_STEPS = 4, 2
 #: Taps whose bounds are tightened in one round, and the steps on their multipliers.
 TIGHTENED, TIGHTENING_STEPS = 60, 6
 
-#: A batch should take about so many seconds, and rounds of tightening stop when they gain less than this share.
+#: A batch should take about this number of seconds, and rounds of tightening stop when they gain less than this share.
 PACE, WORTHWHILE = 0.4, 0.03
 
 #: Facets, which make a step on the multipliers slower, are used if they raise the bound of the region by this share.

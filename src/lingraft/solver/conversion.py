@@ -61,7 +61,7 @@ class _Conversion:
         self._require_separate_images(input_shape)
 
     def _record(self, input_shape: Shape, images: int) -> dict[fx.Node, Any]:
-        """The value of every call for so many images, all zero."""
+        """The value of every call for a number of images, all zero."""
         parameter = next(self.graph.parameters(), torch.zeros(()))
         recorder = fx.Interpreter(self.graph, garbage_collect_values=False)
         with torch.no_grad():

@@ -12,7 +12,7 @@ from lingraft.solver.agreement import require_agreement
 from lingraft.solver.nodes import Input, Node, Shape, Site
 
 #: Layers that compute something else in training mode; others may be in it, as containers made by torch.fx are.
-MOODY = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+IN_TWO_MODES = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Network:
         from lingraft.solver.conversion import convert
 
         refuse_unseen(model)
-        if model.training or any(module.training for module in model.modules() if isinstance(module, MOODY)):
+        if model.training or any(module.training for module in model.modules() if isinstance(module, IN_TWO_MODES)):
             raise LingraftError("the model is in training mode. Call model.eval() before verifying it.")
         for name, tensor in model.state_dict().items():
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():

@@ -85,16 +85,16 @@ class Convolution(Node):
         count, h, w, _ = a.shape
         (kh, kw), (sy, sx), (dy, dx) = self.kernel, self.stride, self.dilation
         channels = self.source[2]
-        spreaded = (a.reshape(-1, a.shape[3]) @ self.matrix.to(a.dtype)).view(count, h, w, kh, kw, channels)
+        products = (a.reshape(-1, a.shape[3]) @ self.matrix.to(a.dtype)).view(count, h, w, kh, kw, channels)
         height, width = (h - 1) * sy + dy * (kh - 1) + 1, (w - 1) * sx + dx * (kw - 1) + 1
         if h == w == 1 and dy == dx == 1:
-            out = spreaded.view(count, kh, kw, channels)
+            out = products.view(count, kh, kw, channels)
         else:
             out = a.new_zeros(count, height, width, channels)
             for i in range(kh):
                 for j in range(kw):
                     y, x = i * dy, j * dx
-                    out[:, y : y + (h - 1) * sy + 1 : sy, x : x + (w - 1) * sx + 1 : sx] += spreaded[:, :, :, i, j]
+                    out[:, y : y + (h - 1) * sy + 1 : sy, x : x + (w - 1) * sx + 1 : sx] += products[:, :, :, i, j]
         top, left = self.padding[:2]
         if rows.origin is None:
             return [Rows(_crop(out, top, left, self.source))], constant

@@ -146,7 +146,7 @@ def draw_figures(run: Run, figures: dict[str, Any]) -> Path:
     axes.set_yticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper center", ncols=3, frameon=False)
-    axes.set_title(f"Handwritten digits, every pixel may change by ±{EPS}; at most {TIMEOUT:g} s an image")
+    axes.set_title(f"Handwritten digits, every pixel may change by ±{EPS}; at most {TIMEOUT:g} s for each image")
     return save_figure(figure, run, "story")[1]
 
 

@@ -23,7 +23,7 @@ from lingraft.work.vnncomp.instance import Instance, inequalities
 
 @dataclass(frozen=True)
 class PropertyVerdict:
-    """The `answer` on a property of so many `boxes`; `proven` of them are, and `certificates` counts theirs."""
+    """The `answer` on a property of `boxes` boxes; `proven` of them are, and `certificates` counts theirs."""
 
     onnx: Path
     vnnlib: Path

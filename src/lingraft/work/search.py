@@ -52,7 +52,7 @@ class SearchConfig:
     #: validation images to verify, the first ones, and seconds for each
     images: int = 50
     timeout: float = 2.0
-    #: processes that verify; None: one a core
+    #: processes that verify; None: one for each core
     workers: int | None = None
 
     def __post_init__(self) -> None:

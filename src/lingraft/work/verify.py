@@ -84,8 +84,9 @@ def verify(
     `constraints` (C, d) asks for C·logits + d > 0, the same for all images. An image that the model itself gets wrong
     is "misclassified" and not looked at further.
 
-    `timeout` is in seconds an image; `memory` in bytes, in all (default: 70 % of what is free). `workers` processes
-    share the images, one thread each (default: one a core; for one image, and on a GPU, this process); 0: this process.
+    `timeout` is in seconds for each image; `memory` in bytes, in all (default: 70 % of what is free). `workers`
+    processes share the images, one thread each (default: one for each core; for one image, and on a GPU, this process);
+    0: this process.
     `double` searches in float64 as well; proofs are recomputed in float64 in any case. `branching` is the rule by which
     domains are split, one of your own if you registered it (see docs/extending.md). `ray` is the address of a Ray
     cluster that does the work ("auto": that of this machine, "local": a new one); see docs/cluster.md. `device` is
@@ -163,7 +164,7 @@ def _asked(run: Run | None, images: Any, labels: Any, data: Any, boxes: bool) ->
 
 
 def _which(images: int | slice | None, count: int, data: str) -> range:
-    """The numbers of the images that are asked for, of so many."""
+    """The numbers of the images that are asked for, of `count` in all."""
     wanted = slice(IMAGES if images is None else images) if not isinstance(images, slice) else images
     which = range(count)[wanted]
     if not which or (isinstance(images, int) and not 0 < images <= count):

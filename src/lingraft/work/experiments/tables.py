@@ -57,8 +57,8 @@ def markdown(plan: Plan, results: Sequence[Result]) -> str:
         f"The paper: {recipe.paper}. {recipe.about.strip()}",
         "",
         f"Ours: scale **{plan.scale_name}** ({plan.scale.about}), here {plan.scale.verify['images']} images and"
-        f" {plan.scale.verify['timeout']} s an image to verify, {seeds}. The paper's: 200 epochs of training, 100 of"
-        " fine-tuning, 1,000 images, 300 s an image, on a GPU.",
+        f" {plan.scale.verify['timeout']} s to verify each, {seeds}. The paper's: 200 epochs of training, 100 of"
+        " fine-tuning, 1,000 images, 300 s for each image, on a GPU.",
     ]
     for heading, found in by_network(results).items() if recipe.columns else ():
         head, *body = lines(found, recipe.columns)
