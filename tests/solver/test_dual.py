@@ -106,7 +106,9 @@ def test_bound_and_gradients_agree_with_autograd(seed: int, kind: str, eps: floa
     domains, _ = _restricted(dual, collapsed, z, seed, torch.float64)
     alpha, beta = domains.alpha.clone().requires_grad_(), domains.beta.clone().requires_grad_()
     expected = _reference(collapsed, domains, alpha, beta)
-    torch.testing.assert_close(dual.bound(domains), expected.detach(), rtol=1e-9, atol=1e-9)
+    bound = dual.bound(domains)  # less what rounding may have added
+    assert bool((bound <= expected + 1e-9 * (1 + expected.abs())).all())
+    torch.testing.assert_close(bound, expected.detach(), rtol=1e-7, atol=1e-7)
     if collapsed.count:
         by_alpha, by_beta = torch.autograd.grad(expected.sum(), (alpha, beta))
         seen: list[Tensor] = []

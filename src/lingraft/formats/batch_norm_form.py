@@ -8,12 +8,11 @@ import math
 from typing import Any
 
 import numpy as np
+from onnx import helper, numpy_helper, shape_inference
 
 
 def scales_as_batch_norm(model: Any) -> Any:
     """An `onnx.ModelProto` with the same function (up to the rounding of 1/a where it divides by a)."""
-    from onnx import helper, numpy_helper, shape_inference
-
     inferred = shape_inference.infer_shapes(model).graph
     shapes = {
         value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
 from lingraft.errors import LingraftError
 
@@ -20,9 +22,6 @@ FOLDABLE = _ELEMENTWISE | _REARRANGING | {"ConstantOfShape", "Gather"}
 
 def fold(node: Any, inputs: Sequence[np.ndarray | None], opset: int) -> np.ndarray:
     """The output of a node all of whose inputs are constants (None: an optional input left out)."""
-    from onnx import helper
-    from onnx.reference import ReferenceEvaluator
-
     size = _output_size(node, [array for array in inputs if array is not None])
     if size > MAX_NUMBERS:
         raise LingraftError(f"it makes a constant of {size:,} numbers, which is too many.")

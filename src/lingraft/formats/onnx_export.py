@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import onnx
 import torch
 from torch import Tensor, fx, nn
 
@@ -59,8 +60,6 @@ def export_onnx(
 
 def _build(model: nn.Module, input_shape: tuple[int, ...], form: Form, batch: int) -> bytes:
     """The checked content of the ONNX file."""
-    import onnx
-
     traced = trace(model)
     results = _Recorder(traced).record(torch.zeros(2, *input_shape))
     writer = OnnxWriter(batch)

@@ -4,6 +4,9 @@ import gzip
 from pathlib import Path
 from typing import Any
 
+import onnx
+from onnx.external_data_helper import ExternalDataInfo, _get_all_tensors, load_external_data_for_model
+
 from lingraft.errors import LingraftError
 
 #: Above this a file is refused before it is read. The protobuf format itself ends at twice as much.
@@ -12,8 +15,6 @@ MAX_BYTES = 1 << 30
 
 def read_model(path: str | Path) -> Any:
     """The checked `onnx.ModelProto` of a file, plain or gz, weights included; anything wrong is a LingraftError."""
-    import onnx
-
     path = Path(path)
     try:
         size = path.stat().st_size
@@ -41,9 +42,6 @@ def read_model(path: str | Path) -> Any:
 
 def _plain(path: Path) -> Any:
     """A model whose weights are in the file, or in others beside it that are not too large."""
-    import onnx
-    from onnx.external_data_helper import ExternalDataInfo, _get_all_tensors, load_external_data_for_model
-
     model = onnx.load(str(path), load_external_data=False)
     folder, size = path.parent.resolve(), 0
     for tensor in _get_all_tensors(model):
@@ -65,8 +63,6 @@ def _is_packed(path: Path) -> bool:
 
 
 def _unpacked(path: Path) -> Any:
-    import onnx
-
     with gzip.open(path) as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:

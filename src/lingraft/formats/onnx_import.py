@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from onnx import numpy_helper
 from torch import fx
 
 from lingraft.errors import LingraftError
@@ -115,8 +116,6 @@ def _translate_node(builder: GraphBuilder, proto: Any, values: dict[str, Value],
 
 
 def _weights(tensor: Any) -> np.ndarray:
-    from onnx import numpy_helper
-
     # what a tensor with the wrong number of bytes makes onnx and numpy raise is not documented
     try:
         array = numpy_helper.to_array(tensor)

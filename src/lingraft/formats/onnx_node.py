@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from onnx import helper
 from torch import fx
 
 from lingraft.errors import LingraftError
@@ -17,8 +18,6 @@ class OnnxNode:
     """Operation, inputs and attributes of a node."""
 
     def __init__(self, proto: Any, inputs: Sequence[Value | None]):
-        from onnx import helper
-
         self.proto = proto
         self.operation: str = proto.op_type
         self.title = f"{proto.op_type} node {proto.name or proto.output[0]!r}"

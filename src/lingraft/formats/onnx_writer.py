@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
 from lingraft.errors import LingraftError
@@ -58,8 +59,6 @@ class OnnxWriter:
 
     def node(self, operation: str, *inputs: str, **attributes: Any) -> str:
         """Add a node and give the name of its output."""
-        from onnx import helper
-
         name = f"{self.scope}/{operation}_{len(self._nodes)}"
         self._nodes.append(helper.make_node(operation, list(inputs), [name], name=name, **attributes))
         return name
@@ -70,8 +69,6 @@ class OnnxWriter:
 
     def model(self, input_shape: Sequence[int], output: Value) -> Any:
         """The `onnx.ModelProto` whose input is `input` and whose output, called `output`, is the given value."""
-        from onnx import TensorProto, helper, numpy_helper
-
         last = output.name
         if last == "input":
             raise LingraftError("the model gives its input back; there is nothing to export.")

@@ -21,7 +21,7 @@ class Session:
     """An ONNX model in onnxruntime, on one CPU thread."""
 
     def __init__(self, model: Any):
-        import onnxruntime
+        import onnxruntime  # slow to import, and not needed for reading
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1

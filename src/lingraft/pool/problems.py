@@ -12,8 +12,7 @@ import torch
 from lingraft.pool.work import Divided, Work
 from lingraft.process_memory import is_out_of_memory
 from lingraft.solver.branching import RULES, require_rule
-from lingraft.solver.crown import device_of
-from lingraft.solver.network import Network
+from lingraft.solver.network import Network, device_of
 from lingraft.solver.remainder import Remainder
 from lingraft.solver.request import Limits
 from lingraft.solver.verifier import Problem, Result, Verifier

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from lingraft.model.activations import Lines
 from lingraft.solver.budget import Budget
-from lingraft.solver.network import Network
+from lingraft.solver.network import Network, device_of
 from lingraft.solver.nodes import Input, Site
+from lingraft.solver.rounding import Loss
 from lingraft.solver.rows import Rows, select
 
 #: Coefficients handled at once while rows pass back through the network: 8 MB in float64, near a core's cache.
@@ -105,15 +106,6 @@ def row_width(network: Network, start: int) -> int:
     return max(widest, rows.coefficients[0].numel())
 
 
-def device_of(network: Network) -> torch.device:
-    """Device of the network's constants."""
-    for node in network.nodes:
-        for value in vars(node).values():
-            if isinstance(value, Tensor):
-                return value.device
-    return torch.device("cpu")
-
-
 def crown_bounds(
     network: Network,
     start: int,
@@ -128,8 +120,6 @@ def crown_bounds(
 
     They are widened by what rounding may have added: see `Loss`, which takes the `losses` of the nodes up to `start`.
     """
-    from lingraft.solver.rounding import Loss
-
     lows, highs = [], []
     for some in chunks(network, start, indices, budget):
         pending, constant = neuron_rows(network, start, some)

@@ -63,6 +63,7 @@ class _Program:
 
     def solve(self, price: float, seconds: float) -> tuple[np.ndarray, np.ndarray, float] | None:
         """A minimizer (n,), multipliers β ≥ 0 (T,) of the sides, and the largest violation; None if there are none."""
+        # slow to import, and few searches come here
         from scipy.optimize import linprog
         from scipy.sparse import csr_array, diags_array, hstack, identity
 
@@ -121,7 +122,7 @@ def _power_of_two(size: Any) -> Any:
 
 def tap_rows(collapsed: Collapsed) -> tuple[Any, Any, np.ndarray]:
     """z = P x + Q h + r of all taps as sparse matrices; Q (T, T) is strictly lower triangular."""
-    from scipy.sparse import csr_array, hstack, vstack
+    from scipy.sparse import csr_array, hstack, vstack  # slow to import
 
     n, total = len(collapsed.center), collapsed.count
     P, Q = [csr_array((0, n))], [csr_array((0, total))]

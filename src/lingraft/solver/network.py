@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.errors import LingraftError
+from lingraft.model.unseen import refuse_unseen
 from lingraft.solver.agreement import require_agreement
+from lingraft.solver.conversion import convert
 from lingraft.solver.nodes import Input, Node, Shape, Site
 
 #: Layers that compute something else in training mode; others may be in it, as containers made by torch.fx are.
@@ -67,9 +69,6 @@ class Network:
     @classmethod
     def from_module(cls, model: nn.Module, input_shape: Sequence[int]) -> "Network":
         """Convert a model in eval mode; anything unsupported is an error that names the node, before any work."""
-        from lingraft.model.unseen import refuse_unseen
-        from lingraft.solver.conversion import convert
-
         refuse_unseen(model)
         if model.training or any(module.training for module in model.modules() if isinstance(module, IN_TWO_MODES)):
             raise LingraftError("the model is in training mode. Call model.eval() before verifying it.")
@@ -82,3 +81,12 @@ class Network:
         network = cls(convert(plain, shape), shape).to(torch.float64, device)
         require_agreement(model, network)
         return network
+
+
+def device_of(network: Network) -> torch.device:
+    """Device of the network's constants."""
+    for node in network.nodes:
+        for value in vars(node).values():
+            if isinstance(value, Tensor):
+                return value.device
+    return torch.device("cpu")

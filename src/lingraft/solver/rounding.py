@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from lingraft.solver.crown import device_of
 from lingraft.solver.intervals import share
-from lingraft.solver.network import Network
+from lingraft.solver.network import Network, device_of
 from lingraft.solver.nodes import Input, Site
 from lingraft.solver.rows import Rows
 
