@@ -1,13 +1,34 @@
 """Every code block of the documentation is executed, page by page, in the order of the page, in an empty folder."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from lingraft.attack.registry import FUNCTIONS
+from lingraft.data import DATASETS
+from lingraft.grafting.significance import SIGNIFICANCES
+from lingraft.model.activations import KNOWN
+from lingraft.solver.branching import RULES
+from lingraft.training import METHODS
 
 #: Blocks that are not executed, by page. Each says why in its first line. Add one here only if it cannot be executed.
 NOT_RUN = {"comparison.md": 1, "index.md": 1}
 
 #: before/PAGE.py makes what a page takes for granted: a model, images, a file of somebody else.
 BEFORE = Path(__file__).with_name("before")
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_registered() -> Iterator[None]:
+    """What a page registers is for that page."""
+    tables: list[dict] = [KNOWN, RULES, DATASETS, FUNCTIONS, METHODS, SIGNIFICANCES]
+    before = [dict(table) for table in tables]
+    yield
+    for table, content in zip(tables, before, strict=True):
+        table.clear()
+        table.update(content)
 
 
 def test_the_code_of_the_page_runs(page, page_blocks):

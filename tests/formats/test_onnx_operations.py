@@ -243,8 +243,8 @@ def test_custom_operation(make_onnx):
 def test_an_operation_of_one_s_own_is_read_and_verified(make_onnx, monkeypatch):
     """One function is all it takes where torch has calls for it that the verifier knows."""
     monkeypatch.setattr(onnx_operations, "_TRANSLATORS", dict(onnx_operations._TRANSLATORS))
-    nodes = [("Gemm", "x w b", "h"), ("Neg", "h", "n"), ("Relu", "n", "y")]
-    path = make_onnx(nodes, [1, 4], {"w": weights(4, 3), "b": weights(3)})
+    nodes = [("Gemm", "x w b", "h"), ("Neg", "h", "n"), ("Relu", "n", "r"), ("Gemm", "r v c", "y")]
+    path = make_onnx(nodes, [1, 4], {"w": weights(4, 3), "b": weights(3), "v": weights(3, 3), "c": weights(3)})
     with pytest.raises(LingraftError, match="operation Neg is not supported"):
         load_onnx(path)
 
