@@ -44,7 +44,6 @@ TESTED_ELSEWHERE = {
     "work/evaluate.py": "cli/test_evaluate.py",
     "work/experiments/results.py": "work/experiments/test_reproduce.py",
     "work/experiments/tables.py": "work/experiments/test_reproduce.py",
-    "work/given.py": "work/test_train.py",
     "work/properties.py": "cli/test_verify_onnx.py",
     "work/score.py": "cli/test_graft.py",
     "work/search.py": "cli/test_graft.py",

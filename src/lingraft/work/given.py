@@ -27,6 +27,11 @@ Device = str | torch.device | None
 
 def run_of(folder: Folder) -> Run:
     """The run of a folder."""
+    if not isinstance(folder, str | Path | Run):
+        raise LingraftError(
+            f"{folder!r} is neither a model nor a run folder. A model is an nn.Module,"
+            " made by calling its class, e.g. Net()."
+        )
     return folder if isinstance(folder, Run) else Run(folder)
 
 
