@@ -1,6 +1,7 @@
 """Shared by all tests: few threads, and the data and problems that only some machines have."""
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,22 +22,30 @@ torch.set_num_threads(1)
 NOT_QUICK = {"docs", "examples", "faults", "fuzz", "ray"}
 #: Fixtures whose tests it leaves out: real data, public problems, a browser, runs that are trained for the report.
 NOT_QUICK_FIXTURES = {"data_folder", "problems_folder", "chromium", "runs"}
-#: Random examples of each property with `--quick`.
-QUICK_EXAMPLES = 3
+#: Random examples of each property with `--quick`, and parameter sets of each test.
+QUICK_EXAMPLES, QUICK_PARAMETERS = 3, 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--quick", action="store_true", help="what is worth running after every edit: nothing slow, few random examples"
+        "--quick",
+        action="store_true",
+        help="what is worth running after every edit: nothing slow, few examples of each",
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--quick"):
         return
-    slow = [item for item in items if _is_slow(item)]
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if item not in set(slow)]
+    taken = Counter[str]()
+    kept, left_out = [], []
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        enough = _is_slow(item) or taken[test] == QUICK_PARAMETERS
+        taken[test] += not enough
+        (left_out if enough else kept).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
     for item in items:
         test = getattr(item, "function", None)
         if is_hypothesis_test(test):  # a second @settings is refused, so where the first one put it

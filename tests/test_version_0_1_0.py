@@ -55,6 +55,7 @@ def test_scores_are_read(run: Run) -> None:
     assert grafted == 400
 
 
+@pytest.mark.slow
 def test_it_is_shown_and_reported(run: Run) -> None:
     (figures,) = shown(run)["figures"]
     assert (figures["sa"], figures["va"], figures["images"]) == (pytest.approx(318 / 353), pytest.approx(2 / 3), 3)

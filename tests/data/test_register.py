@@ -46,6 +46,7 @@ def test_it_is_divided_and_listed_like_the_others(mine: DataSpec, tmp_path: Path
         fetch("mine")
 
 
+@pytest.mark.slow
 def test_commands_know_it_and_its_radius(mine: DataSpec, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = CliRunner().invoke(

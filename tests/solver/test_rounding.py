@@ -87,6 +87,7 @@ def _cancelling(seed: int, size: float) -> tuple[nn.Sequential, Fraction]:
     return model, total + Fraction(bias)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", range(8, 18))
 def test_sums_that_cancel(exponent: int) -> None:
     """The exact minimum is below 0 by less than float64 resolves: its sums may come out above 0, but prove nothing."""
@@ -252,6 +253,7 @@ def test_lines_whose_parts_cancel() -> None:
     assert too_large, "nothing was rounded up, so nothing was tested"
 
 
+@pytest.mark.slow
 def test_a_minimum_of_zero_is_not_verified() -> None:
     found: Counter[str] = Counter()
     for seed in range(8):

@@ -78,6 +78,7 @@ def test_tightened_bounds_contain_the_exact_range(seed: int) -> None:
     assert min(tightest) >= -2e-5
 
 
+@pytest.mark.slow
 def test_bounds_that_cross_prove_the_margin() -> None:
     """They may only cross where the margin is positive, and on easy problems they do."""
     crossed = 0

@@ -115,6 +115,7 @@ class _Pocket(nn.Module):
         return self.last(torch.relu(self.spike(torch.relu(self.sides(x)))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4, 6])
 def test_planted_pockets_are_found_and_never_verified(size: int) -> None:
     """Gradients vanish outside the pocket, so attacks from random starts miss it; the search may not."""

@@ -84,6 +84,7 @@ class Deadly:
         return os._exit, (9,)
 
 
+@pytest.mark.slow
 def test_a_check_that_crashes_is_a_rejection(folder: Path) -> None:
     with open_pool(CheckCertificates(folder / "model.onnx"), Place(1), math.inf) as pool:
         pool.add("deadly", Deadly)

@@ -36,6 +36,7 @@ def test_from_model_to_answers(model: nn.Module, data: tuple[Tensor, Tensor], tm
     assert figures["counts"] == {"unsat": 3, "sat": 0, "unknown": 0, "timeout": 0, "error": 0}
 
 
+@pytest.mark.slow
 def test_beside_another_verifier(model: nn.Module, data: tuple[Tensor, Tensor], tmp_path: Path) -> None:
     (tmp_path / "says.py").write_text("print('unsat')")
     tool = f"{sys.executable} {tmp_path / 'says.py'}"

@@ -243,6 +243,7 @@ def test_a_method_of_ones_own_has_a_name(data, tmp_path, monkeypatch):
     assert "squared" in json.loads(run.history_path.read_text())
 
 
+@pytest.mark.slow
 def test_the_command_and_the_function_train_the_same(tmp_path):
     how = ["--epochs", "1", "--batch", "256", "--lr", "0.05", "--validation-images", "20", "--device", "cpu"]
     words = ["train", "--data", "digits", "--model", "digits-cnn", *how, "-o", str(tmp_path / "command")]

@@ -160,6 +160,7 @@ def test_float64_models_double_and_callers_without_gradients(
     assert all(r.witness.dtype == torch.float64 for r in wide if r.witness is not None)
 
 
+@pytest.mark.slow
 def test_the_time_limit_is_kept() -> None:
     model, image, constraints = hard_problem()
     begun = time.monotonic()

@@ -121,6 +121,7 @@ def test_verdicts_are_those_of_a_fine_grid(registered: Activation, grafted: bool
     assert verdicts.count("unknown") <= 2
 
 
+@pytest.mark.slow
 def test_workers_get_to_know_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They import the module that its lines come from."""
     source = Path(softplus.__file__).read_text()

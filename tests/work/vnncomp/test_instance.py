@@ -151,6 +151,7 @@ def test_inputs_and_outputs_of_any_shape(network) -> None:
     np.testing.assert_allclose(net.run(x), y, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_time_is_shared_and_then_over(network) -> None:
     torch.manual_seed(0)
     layers = [nn.Linear(20, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 2)]
@@ -201,6 +202,7 @@ def test_packed_network(network, tmp_path) -> None:
         OnnxNetwork(packed)
 
 
+@pytest.mark.slow
 def test_reading_loads_no_compiler(network) -> None:
     """torch._dynamo alone takes longer to load than a usual network to be decided."""
     net = network(nn.Unflatten(1, (1, 4, 4)), nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3), shape=(16,))
