@@ -34,7 +34,9 @@ def test_no_parallel_lines_are_closer(kind: str, a: float, b: float):
     spread = rest.max(1) - rest.min(1)
     steps = (high - low) / 800 + 1e-12  # of slope times width, and of z: what the grid may miss
     assert found >= spread.min() - 2 * steps
-    assert found <= spread.min() + 1e-9 + steps * (kind == "relu")
+    assert found <= spread.min() + 1e-8 + steps * (
+        kind == "relu"
+    )  # the search for the slope ends at 1e-9 of it, times the width
 
 
 @pytest.mark.parametrize("kind", ["sigmoid", "tanh"])
