@@ -27,10 +27,10 @@ def reproduce(
     ] = None,
     seeds: Annotated[int, typer.Option(help="How often to repeat each row; gives mean ± deviation.")] = 1,
     network: Annotated[
-        list[str] | None, typer.Option(help="Only networks whose name contains this; may be given again.")
+        list[str] | None, typer.Option(help="Only networks whose name is or contains this; may be given again.")
     ] = None,
     row: Annotated[
-        list[str] | None, typer.Option(help="Only rows whose name contains this; may be given again.")
+        list[str] | None, typer.Option(help="Only rows whose name is or contains this; may be given again.")
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Show the recipes, and how long each takes.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands that are still to run.")] = False,

@@ -114,3 +114,16 @@ def test_corner_cases_compare_all_seeds():
     words = stage.arguments(ROOT)
     assert words[1 : 1 + len(baselines)] == list(map(str, baselines))
     assert words[words.index("--against") + 1 :][: len(grafted)] == list(map(str, grafted))
+
+
+def rows(*texts: str) -> list[str]:
+    return [cell.name for cell in plan("main", networks=["CNN-B"], rows=texts).cells]
+
+
+def test_a_row_is_meant_by_its_name_however_it_is_written():
+    assert rows("grafting-50") == rows("Grafting 50 %") == rows("GRAFTING 50") == ["Grafting 50 %"]
+
+
+def test_a_part_of_a_name_means_all_rows_that_have_it():
+    assert rows("grafting")[:2] == ["Random grafting 50 %", "Grafting 50 %"]
+    assert len(rows()) > len(rows("grafting")) > len(rows("baseline", "grafting-50")) == 2

@@ -1,5 +1,6 @@
 """What a recipe at a scale comes down to: cells of a table, and the stages that fill them."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -78,15 +79,17 @@ def make_plan(
     networks: Sequence[str] = (),
     rows: Sequence[str] = (),
 ) -> Plan:
-    """The cells of a recipe; `networks` and `rows` keep those whose name contains one of these texts."""
+    """The cells of a recipe; `networks` and `rows` keep those whose name is, or else contains, one of these texts."""
     if seeds < 1:
         raise LingraftError(f"--seeds must be at least 1, not {seeds}.")
     scale = scale.model_copy(update={"verify": {**scale.verify, **recipe.verify_at.get(scale_name, {})}})
     cells = []
+    wanted_rows = _matching([row.name for row in recipe.rows], rows)
+    wanted_networks = _matching([network.name for network in recipe.networks_of(scale_name)], networks)
     for network in recipe.networks_of(scale_name):
         for row in recipe.rows:
             allowed: Collection[str] = row.only.get(scale_name, [network.name])
-            if network.name in allowed and _matches(network.name, networks) and _matches(row.name, rows):
+            if network.name in allowed and network.name in wanted_networks and row.name in wanted_rows:
                 for value in row.vary.values if row.vary else [None]:
                     for seed in range(max(seeds, recipe.corners)):
                         cells.append(_cell(recipe, scale.network(network), row, value, seed, scale))
@@ -101,8 +104,20 @@ def make_plan(
     return Plan(name, recipe, scale_name, scale, max(seeds, recipe.corners), tuple(cells))
 
 
-def _matches(name: str, wanted: Sequence[str]) -> bool:
-    return not wanted or any(text.casefold() in name.casefold() for text in wanted)
+def _matching(names: Sequence[str], wanted: Sequence[str]) -> set[str]:
+    """The names that a text of `wanted` means: the one that it is, else all that contain it. Only words count."""
+    if not wanted:
+        return set(names)
+    plain = {name: _words(name) for name in names}
+    found = set()
+    for text in map(_words, wanted):
+        found |= {name for name in names if plain[name] == text} or {name for name in names if text in plain[name]}
+    return found
+
+
+def _words(text: str) -> str:
+    """Letters and digits in small letters, whatever stands between them one blank: grafting-50 for Grafting 50 %."""
+    return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def _cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed: int, scale: Scale) -> Cell:

@@ -13,8 +13,8 @@ from lingraft.names import lookup
 
 #: name in a recipe → heading, what it means
 COLUMNS = {
-    "unr": ("UNR %", "unstable neurons of all neurons, mean over the images whose neurons were bounded"),
-    "va": ("VA %", "verified accuracy: images proven of the images tried"),
+    "unr": ("UNR %", "unstable neurons of all neurons, mean over the images whose neurons were bounded in every row"),
+    "va": ("VA %", "verified accuracy: images proven of the images tried, and its 95 % interval (Wilson)"),
     "sa": ("SA %", "standard accuracy on all test images"),
     "ra": ("RA %", "robust accuracy: images that withstand PGD"),
     "time": ("Time s", "mean time of a verdict, without images misclassified or attacked successfully"),
@@ -89,6 +89,8 @@ class Recipe(_Strict):
     verify_at: dict[str, Options] = {}
     #: parts of the report of the runs (their keys) that are the paper's figure
     figures: list[str] = []
+    #: the row that the others are compared with, image by image
+    compare_with: str | None = None
     #: of a recipe on corner cases, which compares plain with grafted networks: at least so many of each
     corners: int = 0
 
@@ -120,6 +122,8 @@ class Recipe(_Strict):
                 raise ValueError(f"row {row.name!r}: only options of graft can be varied")
         if self.corners and {row.graft is None for row in self.rows} != {True, False}:
             raise ValueError("corner cases need a row that is grafted and one that is not")
+        if self.compare_with is not None:
+            lookup("row", self.compare_with, {row.name: row for row in self.rows})
         if len({row.name for row in self.rows}) < len(self.rows):
             raise ValueError("two rows have the same name")
         return self

@@ -70,9 +70,9 @@ def reproduce(
     """Reproduce a table or figure of the paper, or "all": train, graft, measure, put the figures beside the paper's.
 
     `scale` is smoke, laptop or paper; `seeds` says how often each row is repeated; only networks and rows are made
-    whose name contains one of the texts `network` and `row`. Runs are shared by all recipes of a scale and kept in
-    `out` (default: reproduction/SCALE); another call goes on after a stop. `report` is called after each recipe. With
-    `dry_run` nothing is done: the `commands` say what would be.
+    whose name is, or else contains, one of the texts `network` and `row`. Runs are shared by all recipes of a scale and
+    kept in `out` (default: reproduction/SCALE); another call goes on after a stop. `report` is called after each
+    recipe. With `dry_run` nothing is done: the `commands` say what would be.
     """
     size = lookup("scale", scale, scales())
     chosen = recipes() if name == "all" else {name: lookup("recipe", name, recipes())}

@@ -2,13 +2,15 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lingraft.files import read_json, read_lines
-from lingraft.report.study import studies
+from lingraft.report.study import Verification, studies
 from lingraft.runs import Run, versions
+from lingraft.runs.summary import VERDICTS
+from lingraft.work.experiments.certainty import Comparison, compare, mean_unstable, shared_images, wilson
 from lingraft.work.experiments.plan import Cell, Plan
 from lingraft.work.experiments.recipe import Network
 
@@ -16,7 +18,7 @@ from lingraft.work.experiments.recipe import Network
 _SHARES = ("unr", "va", "sa", "ra")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Result:
     """One row of one network: measured for each seed, in percent, seconds or hours, None for what was not."""
 
@@ -32,6 +34,21 @@ class Result:
     runs: list[str]
     #: images verified, seconds for each, and the attack of RA
     settings: dict[str, Any]
+    #: the verdicts of each seed that was verified
+    verifications: list[Verification] = field(default_factory=list)
+    #: with the row that the recipe compares with, on the same images; None for that row itself
+    comparison: Comparison | None = None
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many images of all seeds ended how."""
+        return {name: sum(getattr(each.summary, name) for each in self.verifications) for name in VERDICTS}
+
+    @property
+    def va_interval(self) -> tuple[float, float] | None:
+        """In percent: where VA lies with 95 % confidence, as far as it depends on which images were taken (Wilson)."""
+        images = sum(self.verdicts.values())
+        return wilson(self.verdicts["verified"], images) if images else None
 
     def mean(self, column: str) -> float | None:
         """Over the seeds; None if one was not measured."""
@@ -57,6 +74,8 @@ class Result:
             "paper": self.paper,
             "runs": self.runs,
             **self.settings,
+            **({"verdicts": self.verdicts, "va_interval": self.va_interval} if self.verifications else {}),
+            **({} if self.comparison is None else {"compared": self.comparison.as_dict()}),
         }
 
 
@@ -65,7 +84,23 @@ def collect(plan: Plan, root: Path) -> list[Result]:
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in plan.cells:
         grouped.setdefault((cell.network.in_paper, cell.name), []).append(cell)
-    return [_result(plan, cells, root) for cells in grouped.values()]
+    results = [_result(plan, cells, root) for cells in grouped.values()]
+    for network in {result.network.in_paper: None for result in results}:
+        _compare([result for result in results if result.network.in_paper == network], plan.recipe.compare_with)
+    return results
+
+
+def _compare(rows: Sequence[Result], compare_with: str | None) -> None:
+    """UNR of all rows over the same images, and each row against the one that the recipe names, image by image."""
+    verified = [each for row in rows for each in row.verifications]
+    if "unr" in rows[0].measured and verified:
+        images = shared_images(verified)
+        for row in rows:
+            row.measured["unr"] = [_percent(mean_unstable(each, images)) for each in row.verifications]
+    other = next((row for row in rows if row.row == compare_with), None)
+    for row in rows:
+        if other is not None and row is not other and row.verifications and other.verifications:
+            row.comparison = compare(other.name, row.verifications, other.verifications)
 
 
 def _result(plan: Plan, cells: Sequence[Cell], root: Path) -> Result:
@@ -74,14 +109,17 @@ def _result(plan: Plan, cells: Sequence[Cell], root: Path) -> Result:
     if corners is not None:
         return _corner_result(plan, cells, folders, read_json(corners.folder(root) / "corners" / "corners.json"))
     # each by itself: two rows may share a run, which a report would show once
-    found = [studies([folder])[0].rows[0].as_dict() for folder in folders]
+    seen = [studies([folder])[0] for folder in folders]
+    found = [study.rows[0].as_dict() for study in seen]
     columns = plan.recipe.columns
     measured = {
         name: [_figure(name, row, folder) for row, folder in zip(found, folders, strict=True)] for name in columns
     }
     kept = ("images", "limit", "attack", "images_ra")
     settings = {name: found[0][name] for name in kept if found[0][name] is not None}
-    return _row_of(plan, cells, folders, measured, settings)
+    result = _row_of(plan, cells, folders, measured, settings)
+    result.verifications = [study.verifications[0] for study in seen if study.verifications]
+    return result
 
 
 def _corner_result(plan: Plan, cells: Sequence[Cell], folders: Sequence[Path], study: dict[str, Any]) -> Result:

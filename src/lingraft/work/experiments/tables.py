@@ -5,6 +5,7 @@ import io
 from collections.abc import Sequence
 
 from lingraft.report.table import escaped
+from lingraft.runs.summary import VERDICTS
 from lingraft.work.experiments.plan import Plan
 from lingraft.work.experiments.recipe import COLUMNS
 from lingraft.work.experiments.results import Result
@@ -25,10 +26,13 @@ def by_network(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def show(result: Result, column: str) -> str:
-    """Mean, ± deviation where there are several seeds; "–" for what was not measured."""
+    """Mean, ± deviation where there are several seeds, of VA also its interval; "–" for what was not measured."""
     mean, deviation = result.mean(column), result.deviation(column)
     if mean is None:
         return "–"
+    if column == "va" and result.va_interval is not None:
+        deviated = "" if deviation is None else f" ± {deviation:.2f}"
+        return f"{mean:.2f}{deviated} [{result.va_interval[0]:.0f}, {result.va_interval[1]:.0f}]"
     return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
 
 
@@ -62,10 +66,34 @@ def markdown(plan: Plan, results: Sequence[Result]) -> str:
     ]
     for heading, found in by_network(results).items() if recipe.columns else ():
         head, *body = lines(found, recipe.columns)
-        text += ["", f"## {heading}", "", _piped(head), "| --- |" + " ---: |" * (len(head) - 1), *map(_piped, body)]
+        text += ["", f"## {heading}", "", *_table(head, body), *_verdicts(found), *_comparisons(found)]
     if recipe.columns:
         text += ["", *(f"- {COLUMNS[name][0]}: {COLUMNS[name][1]}" for name in recipe.columns)]
     return "\n".join(text) + "\n"
+
+
+def _table(head: Sequence[str], body: Lines) -> list[str]:
+    return [_piped(head), "| --- |" + " ---: |" * (len(head) - 1), *map(_piped, body)]
+
+
+def _verdicts(results: Sequence[Result]) -> list[str]:
+    """How many images ended how, row by row."""
+    rows = [[result.name, *map(str, result.verdicts.values())] for result in results if result.verifications]
+    return ["", *_table(["Images of all seeds", *VERDICTS], rows)] if rows else []
+
+
+def _comparisons(results: Sequence[Result]) -> list[str]:
+    """Each row against the one that the recipe compares with, on the same images."""
+    pairs = [(result.name, result.comparison) for result in results if result.comparison is not None]
+    if not pairs:
+        return []
+    other = pairs[0][1].other
+    head = ["On the same images", "images", "both verify", "only it", f"only {other}", "p (McNemar, exact)"]
+    rows = [
+        [name, *map(str, (pair.images, pair.both, pair.only_this, pair.only_other)), f"{pair.p:.2g}"]
+        for name, pair in pairs
+    ]
+    return ["", *_table(head, rows)]
 
 
 def _piped(cells: Sequence[str]) -> str:
