@@ -23,7 +23,7 @@ from lingraft.version import __version__
 
 #: The commands in the order in which a person would use them, under the headings of `lingraft --help`.
 WORKFLOW = {
-    "Start here": ("demo", "doctor", "data", "zoo"),
+    "Start here": ("demo", "doctor", "data", "zoo", "gallery"),
     "Train and graft": ("train", "evaluate", "score", "select", "graft"),
     "Prove": ("verify", "check", "corners"),
     "Look at results": ("report", "runs", "show", "reproduce"),
@@ -85,6 +85,7 @@ from lingraft.cli import (  # noqa: E402, F401
     doctor,
     evaluate,
     export,
+    gallery,
     graft,
     report,
     reproduce,

@@ -40,12 +40,18 @@ def fetch(
         path = root / file.path
         if find([path]) and path.stat().st_size == file.size and md5_of(path) == file.md5:
             continue
-        _fetch_one(addresses, path, file, patience)
+        fetch_file(addresses, path, file, patience)
         new.append(path)
     return new
 
 
-def _fetch_one(addresses: tuple[str, ...], path: Path, file: PublishedFile, patience: Patience) -> None:
+def fetch_file(
+    addresses: tuple[str, ...],
+    path: Path,
+    file: PublishedFile,
+    patience: Patience,
+) -> None:
+    """Download one published file to `path`, with a bar; it appears when it is whole and its checksum right."""
     shown = 0
     with progress(f"{file.name} (MB)", math.ceil(file.size / _MEGABYTE)) as advance:
 

@@ -35,15 +35,16 @@ from lingraft.files import append_line, read_json, read_lines, remove_parts, wri
 from lingraft.model import zoo
 from lingraft.model.surgery import prepared
 from lingraft.runs.description import FORMAT, ModelDescription, versions
+from lingraft.runs.gallery import located
 from lingraft.runs.measured import RunSummary
 from lingraft.runs.tensors import load_tensors, load_weights, save_tensors
 
 
 class Run:
-    """A run folder. Making the object reads and writes nothing."""
+    """A run folder, or gallery:NAME. Making the object reads and writes nothing but a copy of that network."""
 
     def __init__(self, path: str | Path):
-        self.path = Path(path)
+        self.path = located(path)
         self.description_path = self.path / "model.json"
         self.weights_path = self.path / "model.safetensors"
         self.checkpoint_path = self.path / "checkpoint.safetensors"
@@ -185,7 +186,8 @@ def _build(description: ModelDescription, weights: Path) -> nn.Module:
     settings = (description.input_shape, description.classes, description.mean, description.std)
     with torch.device("meta"):  # takes no memory
         planned = zoo.build(description.architecture, *settings)
-    needed = sum(tensor.numel() * tensor.element_size() for tensor in planned.state_dict().values())
+    # two bytes for a number at least: weights may be kept in half precision
+    needed = sum(2 * tensor.numel() for tensor in planned.state_dict().values())
     there = weights.stat().st_size if weights.exists() else needed
     if needed > there:
         raise LingraftError(

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from lingraft.attack.evaluation import evaluating
 from lingraft.data import ImageSet
 from lingraft.data import load as load_data
+from lingraft.data.places import MissingFile
 from lingraft.device import device_of, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.grafting.fine_tuning import describe_sites
 from lingraft.model.sites import sites
 from lingraft.runs import ModelDescription, Run, load
-from lingraft.runs.own_images import OWN
+from lingraft.runs.own_images import OWN, kept_images
 
 #: Where a model and what is measured of it are kept.
 Folder = str | Path | Run
@@ -83,10 +84,21 @@ def images_of(data: Any, split: str, run: Run | None, most: int | None = None) -
     if data is None and run is None:
         raise LingraftError("give data: images and labels, a DataLoader, a Dataset or the name of a data set.")
     name = run.describe().data_set(data) if data is None and run is not None else data
-    images = load_data(name, split) if isinstance(name, str) else ImageSet.of(data, most)
+    images = _load(name, split, run) if isinstance(name, str) else ImageSet.of(data, most)
     if run is not None:
         run.describe().check_fits(images, "training" if split == "train" else split)
     return name if isinstance(name, str) else None, images
+
+
+def _load(name: str, split: str, run: Run | None) -> ImageSet:
+    """Images of a data set; without its files, the test images that the run brings along."""
+    try:
+        return load_data(name, split)
+    except MissingFile:
+        brought = kept_images(run, name) if run is not None and split == "test" else None
+        if brought is None:
+            raise
+        return brought
 
 
 def name_of(given: Sequence[ImageSet]) -> str:
