@@ -10,6 +10,7 @@ from rich.table import Table
 import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
+from lingraft.cli.config import Config
 from lingraft.cli.options import (
     Device,
     Json,
@@ -113,6 +114,7 @@ def graft(
     search_workers: Annotated[
         int | None, typer.Option(help="With auto: processes that verify; 0: this process. (default: one for each core)")
     ] = None,
+    config: Config = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the folder to write holds.")] = False,
     threads: Threads = None,
     seed: Seed = 0,

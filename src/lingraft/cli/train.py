@@ -9,13 +9,14 @@ from rich.console import Console
 import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
+from lingraft.cli.config import Config
 from lingraft.cli.following import is_follower
 from lingraft.cli.options import Device, Json, Seed, Threads, next_step, parse_eps, print_json
 from lingraft.errors import LingraftError
 from lingraft.progress import console
 
 if TYPE_CHECKING:
-    from lingraft.training import Epoch
+    from lingraft.training import History
 
 
 @app.command()
@@ -98,6 +99,7 @@ def train(
     validation_images: Annotated[
         int | None, typer.Option(help="Images for the robust accuracy after each epoch. (default: of the preset)")
     ] = None,
+    config: Config = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the run folder holds.")] = False,
     threads: Threads = None,
     seed: Seed = 0,
@@ -108,11 +110,10 @@ def train(
     run = lingraft.Run(out or Path("runs") / f"{data}-{model}")
     done_now = 0
 
-    def report(epoch: "Epoch") -> None:
+    def count(history: "History") -> None:
         nonlocal done_now
         done_now += 1
-        if not console.is_terminal:
-            console.print(str(epoch), highlight=False, soft_wrap=True)
+        console.print(str(history.last), highlight=False, soft_wrap=True)
 
     try:
         lingraft.train(
@@ -145,7 +146,7 @@ def train(
             device=device,
             threads=threads,
             restart=restart,
-            report=report,
+            on_epoch=count,
         )
     except KeyboardInterrupt:
         next_step("the same command goes on after the last whole epoch")

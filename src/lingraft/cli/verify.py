@@ -32,7 +32,7 @@ from lingraft.printable import printable
 if TYPE_CHECKING:
     from lingraft.work.certify import Tally
     from lingraft.work.properties import PropertyVerdict
-    from lingraft.work.verify import Verification
+    from lingraft.work.results import Results
 
 
 @app.command(cls=RayCommand)
@@ -128,7 +128,7 @@ def _print_answer(decided: "PropertyVerdict", check: bool) -> None:
             typer.echo(printable(f"{name}: {reason}"), err=True)
 
 
-def _print(folder: Path, found: "Verification") -> None:
+def _print(folder: Path, found: "Results") -> None:
     summary, about = found.summary, found.figures
     title = f"{folder}: {about['data']}, ε = {about['eps']:.4g}, {about['timeout']:g} s for each image"
     table = Table("", "images", "share", title=title, title_justify="left")

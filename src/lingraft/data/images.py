@@ -71,6 +71,11 @@ class ImageSet:
         images = images if images.dtype == torch.uint8 else images.float()
         return cls(images, _whole(labels)).take(slice(count))
 
+    def __repr__(self) -> str:
+        kind = str(self.images.dtype).removeprefix("torch.")
+        classes = len(self.labels.unique())
+        return f"ImageSet({len(self):,} images of shape {tuple(self.images.shape[1:])}, {kind}, {classes} classes)"
+
     def __len__(self) -> int:
         return len(self.images)
 

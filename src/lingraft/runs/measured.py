@@ -64,6 +64,9 @@ class VerificationFigures(_Figures):
     va: float | None
     unr: float | None
     time: float | None
+    #: verified images with a certificate, and with one that the checker accepted
+    proofs: int = 0
+    proofs_checked: int = 0
 
 
 class OutcomeFigures(_Figures):

@@ -2,6 +2,7 @@
 
     model.json           what the model is: architecture, normalization, data, seed, versions
     model.safetensors    its weights
+    settings.yaml        the options that made it, for --config
     history.jsonl        training, one line an epoch
     checkpoint.safetensors   where training goes on after a stop
     scores.npz           instability and significance of every neuron; in a grafted run, those it was chosen by
@@ -56,7 +57,19 @@ class Run:
         self.verdicts_path = self.path / "verdicts.jsonl"
         self.corner_verdicts_path = self.path / "corners" / "verdicts.jsonl"
         self.commands_path = self.path / "commands.jsonl"
+        self.settings_path = self.path / "settings.yaml"
         self.figures = self.path / "figures"
+
+    def __repr__(self) -> str:
+        if not self.is_described():
+            return f"Run({str(self.path)!r}, without a model)"
+        about = self.describe()
+        parts = [about.architecture or "a model of your own"]
+        parts += [f"data {about.data}"] if about.data else []
+        parts += [f"eps {about.eps:.4g}"] if isinstance(about.eps, float) else []
+        grafted = sum(site.grafted for site in about.grafted or [])
+        parts += [f"{grafted:,} neurons grafted"] if grafted else []
+        return f"Run({str(self.path)!r}, {', '.join(parts)})"
 
     def describe(self) -> ModelDescription:
         """What `model.json` says."""
@@ -120,6 +133,7 @@ class Run:
             self.scores_path,
             self.grafted_scores_path,
             self.commands_path,
+            self.settings_path,
         ):
             path.unlink(missing_ok=True)
 

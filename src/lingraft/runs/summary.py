@@ -21,6 +21,8 @@ class Summary:
     far and has no count (for one that intervals verify, the count is by intervals, for all others by CROWN).
     `time` is the mean of the seconds of the `time_images` that were neither misclassified nor successfully attacked.
     `curve` gives (limit in seconds, VA had that been the limit). `stages` counts what decided the decided ones.
+    `proofs` counts the verified ones that have a certificate, `proofs_checked` those whose certificate the checker
+    accepted.
     """
 
     images: int
@@ -40,6 +42,8 @@ class Summary:
     unknown_reasons: dict[str, int]
     stages: dict[str, int]
     curve: list[tuple[float, float]]
+    proofs: int
+    proofs_checked: int
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -73,7 +77,16 @@ def summarize(results: Iterable[Result], timeout: float) -> Summary:
         unknown_reasons=dict(sorted(reasons.items())),
         stages=dict(sorted(decided.items())),
         curve=va_curve(results, _limits(timeout)),
+        proofs=sum(r.verdict == "verified" and bool(r.certificate) for r in results),
+        proofs_checked=sum(r.verdict == "verified" and bool(r.checked) for r in results),
     )
+
+
+def proofs_in_words(checked: int, written: int, verified: int) -> str:
+    """What became of the proofs of the verified images, of which some were `written` to certificates."""
+    if checked:
+        return f"{checked:,} of {verified:,} proofs checked by the independent checker"
+    return f"{written:,} of {verified:,} proofs written, not checked"
 
 
 def in_time(result: Result, timeout: float) -> Result:

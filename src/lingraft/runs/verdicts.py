@@ -50,6 +50,8 @@ def record_of(result: Result) -> dict[str, Any]:
         "domains": result.domains,
         "memory": round(result.memory, 1),
         "error": result.error,
+        "certificate": result.certificate,
+        "checked": result.checked,
     }
 
 
@@ -72,6 +74,8 @@ def result_of(record: Mapping[str, Any]) -> Result:
         eps=record["eps"],
         against=list(crown),
         error=record["error"],
+        certificate=record.get("certificate"),  # version 0.1.0 did not say
+        checked=record.get("checked"),
     )
 
 
@@ -129,7 +133,10 @@ class Verdicts:
         return found
 
     def keep(self, result: Result) -> None:
-        """Add one result to the file; its witness first, so that no record is without it."""
+        """Add one result to the file; its witness first, so that no record is without it.
+
+        One that is kept again, as its certificate was checked since, takes the place of what was known of it.
+        """
         record = {**self._about(self.indices.index(result.index)), **record_of(result)}
         if result.witness is not None:
             name = f"witnesses/{self.data}-{result.index}-eps{result.eps:.6g}.safetensors"

@@ -83,6 +83,21 @@ class Result:
     certificate: bool | None = None
     checked: bool | None = None
 
+    @property
+    def proof_state(self) -> str | None:
+        """What became of its proof: "checked", "rejected", "written", "missing"; None where nobody asked for one."""
+        if self.certificate is None:
+            return None
+        if not self.certificate:
+            return "missing"
+        return "written" if self.checked is None else "checked" if self.checked else "rejected"
+
+    def __repr__(self) -> str:
+        label = "" if self.label is None else f", label {self.label}"
+        why = f" ({self.reason})" if self.reason else ""
+        state = "" if self.proof_state is None else f", proof {self.proof_state}"
+        return f"Result(image {self.index}{label}: {self.verdict}{why} by {self.stage}, {self.seconds:.3g} s{state})"
+
 
 class Verifier:
     """A network made ready: constants in float64 for bounds, in float32 for attacks."""

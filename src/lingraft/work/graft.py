@@ -27,6 +27,7 @@ from lingraft.report.run_figures import write_front
 from lingraft.runs import Run, load
 from lingraft.runs.holding import holding
 from lingraft.training import Destination, TrainingData
+from lingraft.training.callbacks import OnEpoch, print_epoch
 from lingraft.training.distributed import joined, leads
 from lingraft.work.given import Folder, radius_of, run_of
 from lingraft.work.search import Search, SearchConfig
@@ -80,6 +81,7 @@ def graft_and_tune(
     threads: int | None = None,
     seed: int = 0,
     device: str = "auto",
+    on_epoch: OnEpoch | Sequence[OnEpoch] = print_epoch,
 ) -> Grafted:
     """Score, choose, graft, fine-tune and evaluate the network of a run: all of `lingraft graft`, with its options.
 
@@ -87,7 +89,8 @@ def graft_and_tune(
     With method "auto" the ratio and the instability are those that prove most while keeping `min_sa`. `finetune_loss`
     mixes interval-certified training into the loss, e.g. "mtl-ibp:0.01". What is not said of fine-tuning is as the run
     was trained. `out` is the run folder to write (default: beside the run, named after method and percent). Called
-    again with the same arguments it goes on after a stop. For a model that is in no run, see `lingraft.graft`.
+    again with the same arguments it goes on after a stop. `on_epoch` is called after each epoch of fine-tuning, as in
+    `lingraft.train`. For a model that is in no run, see `lingraft.graft`.
     """
     parent = run_of(run)
     config = GraftingConfig(
@@ -146,7 +149,17 @@ def graft_and_tune(
             raise LingraftError(f"{target.path} is the run to graft. Choose another folder with -o.")
         if wanted is not None:
             work.search(wanted)
-        return work.graft(target, restart, images)
+        options = {
+            "run": str(parent.path), "ratio": ratio, "method": method, "min_sa": min_sa, "gamma": config.gammas,
+            "gradual": gradual, "rescore": rescore, "regularize": tuple(regularize) or None, "mask": mask,
+            "significance": significance, "instability": instability, "ranks": ranks, "bounds": bounds,
+            "score_images": score_images, "bound_images": bound_images, "slope": slope, "intercept": intercept,
+            "epochs": epochs, "line_lr": line_lr, "lr": lr, "finetune_loss": finetune_loss,
+            "freeze_weights": freeze_weights, "batch": batch, "eps": config.eps, "images": images,
+            "search_epochs": search_epochs, "search_images": search_images, "search_timeout": search_timeout,
+            "search_workers": search_workers, "threads": threads, "seed": seed, "device": device,
+        }  # fmt: skip
+        return work.graft(target, restart, images, options, on_epoch)
 
 
 class _Graft:
@@ -192,16 +205,24 @@ class _Graft:
         self.config = replace(self.config, ratio=found.ratio, instability=found.instability)
         self.chosen_by = {"search": {"min_sa": wanted.min_sa, "chosen": found.as_dict()}}
 
-    def graft(self, target: Run, restart: bool, images: int) -> Grafted:
+    def graft(
+        self,
+        target: Run,
+        restart: bool,
+        images: int,
+        options: Mapping[str, Any],
+        on_epoch: OnEpoch | Sequence[OnEpoch],
+    ) -> Grafted:
         """Graft and fine-tune into `target`, then measure what it did, on the first `images` test images."""
         update = {
             "parent": str(self.parent.path), "eps": self.config.eps, "seed": self.config.seed, "grafted": None,
         }  # fmt: skip
-        destination = Destination(target, self.description.model_copy(update=update), restart)
+        destination = Destination(target, self.description.model_copy(update=update), restart, "graft", options)
         self.inside.enter_context(holding(target.path))
         grafted, history = tune_and_keep(
-            self.model, self.material, self.config, self.tuning, destination, mask=self.mask, device=self.device
-        )
+            self.model, self.material, self.config, self.tuning, destination,
+            mask=self.mask, device=self.device, on_epoch=on_epoch,
+        )  # fmt: skip
         planned = self.plan(grafted, masks(grafted))
         if not leads():
             return Grafted(grafted, target, None, planned)

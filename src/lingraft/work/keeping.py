@@ -45,21 +45,22 @@ def find_verdicts(
         if i not in results:
             left.setdefault(index, []).append(i)
     tally = Tally()
-    with progress(title or "", len(request), shown=title is not None) as advance:
-        for result in results.values():
-            tally.add(result)
-        advance(len(results), str(tally))
+    for result in results.values():
+        tally.add(result)
+    with progress(title or "", len(request), title is not None, len(results)) as advance:
+        advance(0, str(tally))
         for result in verify_each(request, limits, place, [i for same in left.values() for i in same], indices):
             i = left[result.index].pop(0)
+            settled = [] if certificates is None else certificates.add(i, result)
             if verdicts is not None:
-                verdicts.keep(result)
-            if certificates is not None:
-                certificates.add(i, result)
+                for each in [result, *(other for other in settled if other is not result)]:
+                    verdicts.keep(each)
             results[i] = result
             tally.add(result)
             advance(1, str(tally))
-    if certificates is not None:
-        certificates.finish()
+    for result in [] if certificates is None else certificates.finish():
+        if verdicts is not None:
+            verdicts.keep(result)
     return [results[i] for i in range(len(request))]
 
 

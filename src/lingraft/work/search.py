@@ -134,7 +134,7 @@ class Search:
         mask = choose(self._scores(config), config, masks(self.model))
         model, _ = graft_network(
             self.model, self.data, config, self.tuning,
-            Destination(run, self.description), mask=mask, device=self.device, report=lambda epoch: None,
+            Destination(run, self.description), mask=mask, device=self.device, on_epoch=(),
         )  # fmt: skip
         sa = float(correct(model, self.data.validation, device=self.device).double().mean())
         proven = self._verify(run, model, f"verifying {instability} at {ratio:.0%}")

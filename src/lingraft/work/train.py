@@ -1,8 +1,10 @@
 """Training a network of the zoo or a module of the user's own, in a run folder."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -22,7 +24,6 @@ from lingraft.runs import ModelDescription
 from lingraft.runs.holding import holding
 from lingraft.training import (
     Destination,
-    Epoch,
     History,
     Loss,
     ScheduledLoss,
@@ -32,8 +33,8 @@ from lingraft.training import (
     train_network,
     with_preset,
 )
+from lingraft.training.callbacks import OnEpoch, print_epoch
 from lingraft.training.distributed import joined, leads
-from lingraft.training.loop import print_epoch
 from lingraft.work.given import Device, Folder, describe_own, device_for, name_of, run_of
 from lingraft.work.tune import keep_training, tune_and_keep
 
@@ -50,7 +51,7 @@ def train(
     validation: Any = None,
     *,
     eps: float | None = None,
-    run: Folder,
+    run: Folder | None = None,
     preset: str = "laptop",
     epochs: int | None = None,
     method: str = "fat",
@@ -80,9 +81,9 @@ def train(
     device: Device = None,
     threads: int | None = None,
     restart: bool = False,
-    report: Callable[[Epoch], None] = print_epoch,
+    on_epoch: OnEpoch | Sequence[OnEpoch] = print_epoch,
 ) -> nn.Module:
-    """A robustly trained copy of `model` in eval mode, kept in `run`; `model` itself is not changed.
+    """A robustly trained copy of `model` in eval mode, kept in `run` if there is one; `model` itself is not changed.
 
     `model` may be the name of a network of the zoo, `data` that of a data set, which has validation images, a default
     of `eps` (the paper's) and of `augment` (random crops and flips) of its own. The options are those of `lingraft
@@ -95,8 +96,10 @@ def train(
     (default: 0.01) for slopes and intercepts; `parent` is the run that it comes from.
 
     The epoch with the best robust accuracy on `validation` is kept; without it, the last tenth of `data` is put aside
-    for that. `report` is called after each epoch. Called again with the same arguments it goes on after a stop, and
-    leaves a finished run as it is; with other arguments or data it refuses, unless `restart` throws away what is there.
+    for that. `on_epoch`, a function of the history or a list of such, is called after each epoch, and ends training by
+    returning True (default: a line is printed; see `lingraft.training.callbacks`). Called again with the same arguments
+    it goes on after a stop, and leaves a finished run as it is; with other arguments or data it refuses, unless
+    `restart` throws away what is there.
     """
     if not isinstance(model, str):
         device_of(model)  # complains of anything else
@@ -135,18 +138,26 @@ def train(
         material, name = _material(data, validation, bool(spec and spec.augment) if augment is None else augment)
         from_run = None if parent is None else str(run_of(parent).path)
         description = _description(model, network, material, config, data=name, parent=from_run)
-        kept = run_of(follower or run)
+        # without a run it is the same, in a folder that is gone afterwards
+        kept = run_of(follower or run or Path(inside.enter_context(TemporaryDirectory(prefix="lingraft-"))) / "run")
         inside.enter_context(holding(kept.path))
-        destination = Destination(kept, description, restart)
+        options = {
+            "data": data, "model": model, "eps": config.eps, "preset": preset, "method": method, **settings,
+            "threads": threads, "device": None if device is None else str(device),
+        }  # fmt: skip
+        of_python = {"validation": validation, "loss": loss, "line_lr": line_lr, "augment": augment, "parent": parent}
+        unwritten = {name: object() for name, value in of_python.items() if value is not None}
+        destination = Destination(kept, description, restart, "train", {**options, **unwritten})
         if is_grafted:
             tuning = FineTuning(config) if line_lr is None else FineTuning(config, line_lr)
             grafting = GraftingConfig(config.eps, seed=seed)
             tuned, _ = tune_and_keep(
                 network, material, grafting, tuning, destination,
-                mask=masks(network), loss=loss, device=where, report=report,
+                mask=masks(network), loss=loss, device=where, on_epoch=on_epoch,
             )  # fmt: skip
             return tuned
-        train_and_keep(network, material, config, destination, loss=loss, device=where, report=report)
+        work = train_network if run is None else train_and_keep
+        work(network, material, config, destination, loss=loss, device=where, on_epoch=on_epoch)
     return network
 
 
@@ -158,10 +169,10 @@ def train_and_keep(
     *,
     loss: Loss | ScheduledLoss | None = None,
     device: torch.device | str = "cpu",
-    report: Callable[[Epoch], None] = print_epoch,
+    on_epoch: OnEpoch | Sequence[OnEpoch] = print_epoch,
 ) -> History:
     """Train `model` in place; its history is drawn, and the figures of the best epoch are kept with the run."""
-    history = train_network(model, data, config, destination, loss=loss, device=device, report=report)
+    history = train_network(model, data, config, destination, loss=loss, device=device, on_epoch=on_epoch)
     if leads() and keep_training(destination.run, history, config):
         plot_history(destination.run, history, _title(model, destination.description, config.eps))
     return history

@@ -1,6 +1,6 @@
 """Verdicts on many images of a model or a run: found in this process or in several, and kept."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,40 +14,15 @@ from lingraft.pool.place import Place
 from lingraft.runs import Run
 from lingraft.runs.holding import holding
 from lingraft.runs.own_images import locate
-from lingraft.runs.summary import summarize
 from lingraft.runs.verdicts import Verdicts
 from lingraft.solver.request import Constraints, Limits, Request
-from lingraft.solver.verifier import Result
 from lingraft.work.certify import ImageCertificates
 from lingraft.work.given import Folder, images_of, kept_run, network_of, radius_of
 from lingraft.work.keeping import entry_name, find_verdicts, require_same_weights
+from lingraft.work.results import Results
 
 #: Test images, the first ones, where nobody says which.
 IMAGES = 1000
-
-
-class Verification(list[Result]):
-    """The results in the order of the images, with their `summary` (VA …); `figures` is that and what was asked.
-
-    `run` is where they are kept. `certificates` counts them, where they were asked for, and `certified` is the folder
-    that they are in.
-    """
-
-    def __init__(
-        self,
-        results: Iterable[Result],
-        about: dict[str, Any],
-        certificates: ImageCertificates | None = None,
-        run: Run | None = None,
-    ):
-        super().__init__(results)
-        self.summary = summarize(self, about["timeout"])
-        self.figures: dict[str, Any] = {**about, **self.summary.as_dict()}
-        self.run, self.certificates = run, None if certificates is None else certificates.tally
-        self.certified: Path | None = None
-        if certificates is not None:
-            self.certified = certificates.folder
-            self.figures["certificates"] = certificates.tally.as_dict()
 
 
 def verify(
@@ -72,8 +47,8 @@ def verify(
     certificates: str | Path | None = None,
     check: bool = False,
     device: str | torch.device = "cpu",
-    progress: bool = False,
-) -> Verification:
+    progress: bool = True,
+) -> Results:
     """The verdict on every image: does the model keep its label on the whole region around it?
 
     `model` is in eval mode, or the folder of a run: then model, data set and `eps` are by default those of the run, and
@@ -90,16 +65,17 @@ def verify(
     `double` searches in float64 as well; proofs are recomputed in float64 in any case. `branching` is the rule by which
     domains are split, one of your own if you registered it (see docs/extending.md). `ray` is the address of a Ray
     cluster that does the work ("auto": that of this machine, "local": a new one); see docs/cluster.md. `device` is
-    where the model of a run folder is put. `progress` shows a bar.
+    where the model of a run folder is put. `progress`: what takes longer than two seconds shows how far it is.
 
     `run` is the folder of a run that holds this model: verdicts are kept there as they are found, for the report and
     for another call, also of `lingraft verify`, which goes on after a stop. That needs labels and `eps`.
 
     A certificate of each proof is written to the folder `certificates`, beside the network that they are about as
     `model.onnx`, and with `check` each is checked at once (those of a run go to its folder). Each result says whether
-    it has one and whether it was accepted; see docs/certificates.md.
+    it has one and whether it was accepted, and a run keeps that; see docs/certificates.md.
 
-    Results come in the order of the images. See docs/verification.md for what a verdict promises.
+    The results, a list in the order of the images, print as a table. See docs/verification.md for what a verdict
+    promises.
     """
     limits = Limits(timeout, memory, double, seed, certificates is not None or check, branching)
     place = Place(workers, ray)
@@ -133,7 +109,7 @@ def verify(
         )  # fmt: skip
         first = min(asked.indices, default=0) if asked.indices is not None else 0
         about = {"data": asked.data, "eps": eps, "first": first, "timeout": timeout, "double": double, "seed": seed}
-        found = Verification(results, about, certified, kept)
+        found = Results(results, about, certified, kept)
         if verdicts is not None:
             name = entry_name(verdicts.data, request, limits, verdicts.indices)
             verdicts.run.add_to_summary("verification", found.figures, name)
