@@ -2,9 +2,11 @@
 
 import inspect
 import json
+import tempfile
 
 import pytest
 import torch
+import yaml
 from torch import nn
 from typer.testing import CliRunner
 
@@ -218,6 +220,50 @@ def test_certified_training_has_settings_of_its_own(data, tmp_path):
     assert (settings["optimizer"], settings["lr"], settings["schedule"]) == ("adam", 0.002, "one-cycle")
 
 
+def test_without_a_run_the_same_is_trained_and_nothing_is_kept(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    tempfile.tempdir = None  # read the variable again
+    how = {"eps": EPS, "epochs": 2, "batch": 32}
+    torch.manual_seed(0)
+    net = Net()
+    epochs: list[int] = []
+    alone = lingraft.train(net, data.take(100), **how, on_epoch=lambda history: epochs.append(history.last.epoch))
+    assert epochs == [1, 2]
+    assert list(tmp_path.rglob("*")) == [tmp_path / "temporary"]
+    kept = lingraft.train(net, data.take(100), **how, run="run", on_epoch=())
+    assert all(torch.equal(a, b) for a, b in zip(alone.parameters(), kept.parameters(), strict=True))
+    mask = {site.name: torch.ones(site.shape, dtype=torch.bool) for site in lingraft.sites(net, (1, 8, 8))}
+    tuned = lingraft.train(lingraft.graft(net, mask), data.take(100), **how)
+    assert sum(site.grafted for site in grafted_activations(tuned).values()) == 80
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "temporary"]
+    tempfile.tempdir = None
+
+
+def test_a_run_that_was_stopped_early_is_finished(data, tmp_path):
+    run, calls = Run(tmp_path / "run"), []
+
+    def stop(history):
+        calls.append(history.last.epoch)
+        return True
+
+    first = lingraft.train(Net(), data.take(100), eps=EPS, epochs=3, run=run, on_epoch=[stop])
+    again = lingraft.train(Net(), data.take(100), eps=EPS, epochs=3, run=run, on_epoch=[stop])
+    assert calls == [1]
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert run.summary().training.epochs == 1
+    assert run.summary().training.settings["epochs"] == 3
+
+
+def test_settings_name_what_only_python_can_give(data, tmp_path):
+    lingraft.train(Net(), data.take(100), eps=EPS, epochs=1, run=tmp_path / "run", loss=Squared(), kappa=(1, 0.5))
+    text = (tmp_path / "run" / "settings.yaml").read_text()
+    assert "not in this file: data, model, loss" in text
+    assert yaml.safe_load(text)["kappa"] == "1,0.5"
+    assert yaml.safe_load(text)["eps"] == EPS
+
+
 class Squared:
     """A loss of one's own: the squared distance of the probabilities from the label's."""
 
@@ -271,5 +317,5 @@ def test_options_and_defaults_are_those_of_the_commands(name):
             assert parameter.default == WRITTEN[option]
         elif option in optional and option != "out":  # of the demo a Path
             assert optional[option] == parameter.default, option
-        elif option not in ("folder", "as_json"):
+        elif option not in ("folder", "as_json", "config"):
             assert option in function or (name, option) == ("train", "out"), option

@@ -74,13 +74,17 @@ def result_of(record: Mapping[str, Any]) -> Result:
         eps=record["eps"],
         against=list(crown),
         error=record["error"],
-        certificate=record.get("certificate"),  # version 0.1.0 did not say
-        checked=record.get("checked"),
+        certificate=_said(record.get("certificate")),  # version 0.1.0 said nothing
+        checked=_said(record.get("checked")),
     )
 
 
 def _by_name(names: list[int], bounds: list[float]) -> dict[str, float | None]:
     return {str(j): b if math.isfinite(b) else None for j, b in zip(names, bounds, strict=False)}
+
+
+def _said(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 def _number(value: float | None) -> float:
