@@ -18,6 +18,7 @@ from lingraft.report.table import show_eps
 from lingraft.runs import load, load_tensors
 from lingraft.runs.own_images import kept_images
 from lingraft.runs.verdicts import digest_image
+from lingraft.solver.verifier import Result
 
 #: Images of one data set and witnesses of one run that get a picture; the rest is listed without.
 PICTURED = 1000
@@ -73,7 +74,7 @@ def _kept_images(name: str, studies: Sequence[Study]) -> ImageSet:
 
 def _entry(study: Study, verification: Verification, data: _Pictures) -> dict[str, Any]:
     records, eps = verification.records, verification.eps
-    shown = [_item(record) for record in records]
+    shown = [_item(record, result) for record, result in zip(records, verification.results, strict=True)]
     pixels = [data.pixels(record) for record in records]
     witnesses = [_witness(study, record) for record in records]
     for what, tensors in (("taken", pixels), ("witness_taken", witnesses)):
@@ -98,9 +99,11 @@ def _entry(study: Study, verification: Verification, data: _Pictures) -> dict[st
     }
 
 
-def _item(record: dict[str, Any]) -> dict[str, Any]:
+def _item(record: dict[str, Any], result: Result) -> dict[str, Any]:
     kept = ("index", "label", "verdict", "reason", "stage", "seconds", "domains", "neurons", "unstable", "error")
     item = {name: record[name] for name in kept if record[name] not in (None, {}, "")}
+    if result.proof_state is not None:
+        item["proof"] = result.proof_state
     bounds = {name: {k: _short(b) for k, b in record[name].items()} for name in ("crown", "alpha") if record[name]}
     return {**item, **bounds}
 

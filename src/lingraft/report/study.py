@@ -176,6 +176,8 @@ class Study:
             falsified=summary.falsified if summary else None,
             unknown=summary.unknown if summary else None,
             misclassified=summary.misclassified if summary else None,
+            proofs=summary.proofs if summary else None,
+            proofs_checked=summary.proofs_checked if summary else None,
         )
 
     @property

@@ -33,6 +33,9 @@ class Row:
     falsified: int | None
     unknown: int | None
     misclassified: int | None
+    #: verified images with a certificate, and with one that the checker accepted
+    proofs: int | None
+    proofs_checked: int | None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -43,6 +46,14 @@ class Row:
         """How many images have each verdict; {} where none was verified."""
         counts = ("verified", "falsified", "unknown", "misclassified")
         return {name: getattr(self, name) for name in counts} if self.images else {}
+
+    @property
+    def proof(self) -> str | None:
+        """What became of the proofs of the verified images; None where none was written."""
+        if not self.proofs:
+            return None
+        count, what = (self.proofs_checked, "checked") if self.proofs_checked else (self.proofs, "written")
+        return f"{count:,} of {self.verified:,} {what}"
 
 
 #: heading → (field, how it is printed, what it means)
@@ -59,6 +70,11 @@ COLUMNS: dict[str, tuple[str, str, str]] = {
     "Time s": ("time", "seconds", "mean time of a verdict, without images misclassified or attacked successfully"),
     "Images": ("images", "count", "test images verified"),
     "Limit s": ("limit", "limit", "time limit for each image"),
+    "Proof": (
+        "proof",
+        "text",
+        "proofs of verified images that were written, or also checked by the independent checker",
+    ),
     "Attack": ("attack", "text", "attack of RA: steps x restarts"),
 }
 
