@@ -148,6 +148,8 @@ def _print(folder: Path, found: "Results") -> None:
     if summary.time is not None:
         what = f"{summary.time_images:,} images neither misclassified nor attacked"
         lines["time"] = f"{summary.time:.2f} s (mean of {what})"
+    if found.certificates is None and summary.proofs_said is not None:
+        lines["proofs, from before"] = summary.proofs_said
     lines["VA by time limit"] = ", ".join(f"{limit:g} s {va:.1%}" for limit, va in summary.curve)
     for name, text in lines.items():
         if text:

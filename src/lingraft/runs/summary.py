@@ -45,6 +45,11 @@ class Summary:
     proofs: int
     proofs_checked: int
 
+    @property
+    def proofs_said(self) -> str | None:
+        """What became of the proofs, in words; None where none was written."""
+        return proofs_in_words(self.proofs_checked, self.proofs, self.verified) if self.proofs else None
+
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
         return asdict(self)

@@ -9,7 +9,7 @@ from typing import Any
 from lingraft.errors import LingraftError
 from lingraft.files import replacing
 from lingraft.runs import Run
-from lingraft.runs.summary import proofs_in_words, summarize
+from lingraft.runs.summary import summarize
 from lingraft.solver.verifier import Result
 from lingraft.work.certify import ImageCertificates
 
@@ -113,9 +113,7 @@ class Results(list[Result]):
         ]
         images = f"{summary.images:,} image{'s' if summary.images > 1 else ''}"
         text = f"{images}: {', '.join(counts)} (VA {summary.va:.1%}, {self.figures['timeout']:g} s each)"
-        if summary.proofs:
-            text += f"; {proofs_in_words(summary.proofs_checked, summary.proofs, summary.verified)}"
-        return text
+        return text if summary.proofs_said is None else f"{text}; {summary.proofs_said}"
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and cells; columns without a word are left out."""
