@@ -42,7 +42,7 @@ def test_an_image_says_what_became_of_its_proof(bare: Run, keeper: Any) -> None:
     (shown,) = verdict_browser(studies([bare]))["runs"]
     assert [item.get("proof") for item in shown["images"]] == ["checked", "written", "rejected", None]
     (row,) = studies([bare])[0].rows
-    assert (row.proofs, row.proofs_checked, row.proof) == (3, 1, "1 of 4 checked")
+    assert (row.proofs, row.proofs_checked, row.proof) == (3, 1, "1 of 4 checked, 1 rejected")
 
 
 def test_an_image_that_is_another_one_now_is_not_shown(bare: Run, keeper: Any) -> None:

@@ -127,6 +127,20 @@ def test_what_became_of_a_proof_is_kept_with_the_verdict(digits_net: nn.Module, 
     assert all(result.proof_state is None for result in again if result.verdict != "verified")
 
 
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ([(None, None), (False, None)], ""),
+        ([(True, None), (None, None)], "; 1 of 2 proofs written, not checked"),
+        ([(True, True), (True, None)], "; 1 of 2 proofs checked by the independent checker"),
+        ([(True, False), (True, None)], "; 0 of 2 proofs checked by the independent checker, which rejected 1"),
+    ],
+)
+def test_a_rejected_proof_is_not_kept_silent(states: list[tuple[bool | None, bool | None]], said: str):
+    found = [Result("verified", "crown", certificate=c, checked=checked) for c, checked in states]
+    assert str(Results(found, {"timeout": 1.0})).splitlines()[0].partition(")")[2] == said
+
+
 def test_short_representations(digits_net: nn.Module, results: Results, tmp_path: Path):
     data = load("digits", "train").take(30)
     assert repr(data) == "ImageSet(30 images of shape (1, 8, 8), float32, 10 classes)"

@@ -80,7 +80,8 @@ def _headline(table: Sequence[Row], parents: Mapping[str, str]) -> str | None:
     same = [row for row in proven if row.run == parents.get(best.run) and (row.data, row.eps) == (best.data, best.eps)]
     text += f"; {same[0].va:.1%} in {same[0].run}, which it was grafted from." if same else "."
     if best.proofs:
-        text += f" {proofs_in_words(best.proofs_checked or 0, best.proofs, best.verified or 0)}."
+        counts = best.proofs, best.proofs_checked or 0, best.proofs_rejected or 0
+        text += f" {proofs_in_words(best.verified or 0, *counts)}."
     return text
 
 

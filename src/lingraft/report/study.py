@@ -178,6 +178,7 @@ class Study:
             misclassified=summary.misclassified if summary else None,
             proofs=summary.proofs if summary else None,
             proofs_checked=summary.proofs_checked if summary else None,
+            proofs_rejected=summary.proofs_rejected if summary else None,
         )
 
     @property

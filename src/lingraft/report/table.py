@@ -33,9 +33,10 @@ class Row:
     falsified: int | None
     unknown: int | None
     misclassified: int | None
-    #: verified images with a certificate, and with one that the checker accepted
+    #: verified images with a certificate, with one that the checker accepted, and with one that it did not
     proofs: int | None
     proofs_checked: int | None
+    proofs_rejected: int | None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -52,8 +53,10 @@ class Row:
         """What became of the proofs of the verified images; None where none was written."""
         if not self.proofs:
             return None
-        count, what = (self.proofs_checked, "checked") if self.proofs_checked else (self.proofs, "written")
-        return f"{count:,} of {self.verified:,} {what}"
+        if not self.proofs_checked and not self.proofs_rejected:
+            return f"{self.proofs:,} of {self.verified:,} written"
+        rejected = f", {self.proofs_rejected:,} rejected" if self.proofs_rejected else ""
+        return f"{self.proofs_checked:,} of {self.verified:,} checked{rejected}"
 
 
 #: heading → (field, how it is printed, what it means)

@@ -64,9 +64,10 @@ class VerificationFigures(_Figures):
     va: float | None
     unr: float | None
     time: float | None
-    #: verified images with a certificate, and with one that the checker accepted
+    #: verified images with a certificate, with one that the checker accepted, and with one that it did not
     proofs: int = 0
     proofs_checked: int = 0
+    proofs_rejected: int = 0
 
 
 class OutcomeFigures(_Figures):

@@ -10,6 +10,7 @@ from lingraft.errors import LingraftError
 from lingraft.files import replacing
 from lingraft.runs import Run
 from lingraft.runs.summary import summarize
+from lingraft.runs.verdicts import record_of
 from lingraft.solver.verifier import Result
 from lingraft.work.certify import ImageCertificates
 
@@ -130,15 +131,10 @@ class Results(list[Result]):
 
 def _record(result: Result) -> dict[str, Any]:
     bounds: Sequence[float] = result.alpha or result.crown
+    record = record_of(result)
     return {
         "image": result.index,
-        "label": result.label,
-        "eps": result.eps,
-        "verdict": result.verdict,
-        "reason": result.reason,
-        "stage": result.stage,
-        "seconds": round(result.seconds, 4),
-        "domains": result.domains,
+        **{name: record[name] for name in ("label", "eps", "verdict", "reason", "stage", "seconds", "domains")},
         "unstable": sum(result.unstable.values()) if result.unstable else None,
         "neurons": result.neurons,
         "lowest": min(bounds) if bounds else None,
