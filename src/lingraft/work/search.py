@@ -154,7 +154,7 @@ class Search:
     def _verify(self, run: Run, model: nn.Module, what: str) -> tuple[float, float]:
         """Shares of the first validation images that are verified and undecided; verdicts are kept in the run."""
         few = self.data.validation.take(min(self.wanted.images, len(self.data.validation)))
-        request = Request(model, few.pixels(), few.labels, eps=self.config.eps)
+        request = Request(model, few.pixels(), few.labels, eps=self.config.eps, clip=few.clip)
         limits = Limits(self.wanted.timeout, seed=self.config.seed)
         verdicts = Verdicts(run, "validation", request, limits)
         results = find_verdicts(request, limits, Place(self.wanted.workers), verdicts=verdicts, title=what)
