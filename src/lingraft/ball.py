@@ -213,6 +213,8 @@ def require_inside(images: Tensor, clip: Range, what: str) -> None:
 
     Ends are rounded as the samples are: one that is the highest of its data is in its range in any precision.
     """
+    if not images.numel():
+        return
     low, high = (float(value) for value in torch.aminmax(images))
     if not (math.isfinite(low) and math.isfinite(high)) and clip != PIXELS:
         raise LingraftError(f"{what} hold NaN or infinity. Repair the data.")

@@ -199,11 +199,21 @@ def test_a_model_that_gives_two_things_is_refused(data, tmp_path):
         lingraft.train(Two(), data, eps=EPS, run=tmp_path / "run")
 
 
-def test_a_class_and_text_are_refused(data, tmp_path):
+def test_a_class_and_what_is_no_radius_are_refused(data, tmp_path):
     with pytest.raises(LingraftError, match="made by calling its class"):
         lingraft.train(nn.Flatten, data, eps=0.1, run=tmp_path / "run")
-    with pytest.raises(LingraftError, match="8/255 without quotes"):
-        lingraft.train(Net(), data, eps="8/255", run=tmp_path / "run")
+    for eps, message in (
+        ("8 of 255", "not a number"),
+        (8, "more than the whole pixel range"),
+        (torch.full((400,), 0.1), r"shape \(400,\).*only verify and evaluate take a radius for each sample"),
+        (torch.full((1, 8, 7), 0.1), "Here it must be a number, or have one for each feature"),
+        (-0.1, "at least 0"),
+    ):
+        with pytest.raises(LingraftError, match=message):
+            lingraft.train(Net(), data, eps=eps, run=tmp_path / "run")
+    with pytest.raises(LingraftError, match=r"bfloat16.*model\.float\(\)"):
+        lingraft.train(Net().bfloat16(), data, eps=0.1, run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_line_lr_of_a_plain_model_is_refused(data, tmp_path):

@@ -64,7 +64,7 @@ def find_unbroken(
     model: nn.Module,
     data: ImageSet,
     candidates: Tensor,
-    eps: Ball | Eps,
+    eps: Eps,
     *,
     steps: int = 100,
     restarts: int = 100,

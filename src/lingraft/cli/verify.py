@@ -63,7 +63,7 @@ def verify(
     ] = False,
     ray: RayAddress = None,
     seed: Seed = 0,
-    device: Device = "cpu",
+    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Prove, for each test image, that no change within ε alters the label, or find one that does.

@@ -37,8 +37,9 @@ class FastAdversarialLoss:
     FGSM steps `step`·ε from the uniform start and is projected to the ball and to the range of values. GradAlign
     compares the gradient at the image with that at a uniform point of the ball. The authors draw that point anew; here
     it is the start of FGSM, which has the same distribution, so its gradient is computed once and serves both. Like in
-    the code of the authors, the gradient at the image is a constant and only the one at the random point is differentiated:
-    half of the double backward pass, and the regularizer turns the random gradients towards that of the image.
+    the code of the authors, the gradient at the image is a constant and only the one at the random point is
+    differentiated: half of the double backward pass, and the regularizer turns the random gradients towards that of
+    the image.
     """
 
     eps: Ball | Eps
