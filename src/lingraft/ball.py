@@ -335,4 +335,4 @@ def _tensor_of(value: Radius) -> Tensor:
 
 def _like(value: Radius, images: Tensor) -> Any:
     """A number as it is, a tensor where the images are and in their precision."""
-    return value if isinstance(value, float) else value.tensor.to(images)
+    return value if isinstance(value, float) else value.tensor.to(images.dtype).to(images.device)

@@ -67,7 +67,7 @@ class Request:
         self.clip: Range = value_range(clip)
         self.box = _box(eps, lower, upper)
         self.eps: Radius | None = None if eps is None else radius(eps)
-        self.images = _images(images, self.box)
+        self.images = _images(images, self.box, self.clip)
         self.ball: Ball | None = None
         if self.eps is not None:
             require_inside(self.images, self.clip, "the images")
@@ -163,10 +163,8 @@ def _tensor(value: Any, what: str) -> Tensor:
             f"{what} must be a tensor or an array, not {type(value).__name__}. data = lingraft.ImageSet.of(loader)"
             " takes them out of a DataLoader or Dataset: data.pixels(), data.labels."
         ) from error
-    if tensor.dtype == torch.uint8:
-        return tensor.float() / 255  # as everywhere, bytes mean values in [0, 1]
     if not tensor.is_floating_point():
-        raise LingraftError(f"{what} must be uint8 or floating-point numbers, not {tensor.dtype}. Use .float().")
+        raise LingraftError(f"{what} must be floating-point numbers, not {tensor.dtype}. Use .float().")
     if not bool(torch.isfinite(tensor).all()):
         raise LingraftError(f"{what} hold NaN or infinity. Repair the data.")
     return tensor.clone() if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
@@ -187,12 +185,18 @@ def _box(eps: Eps | None, lower: Any, upper: Any) -> tuple[Tensor, Tensor] | Non
     return low, high
 
 
-def _images(images: Any, box: tuple[Tensor, Tensor] | None) -> Tensor:
-    """The images (N, *shape); the middle of their regions where only these are given."""
+def _images(images: Any, box: tuple[Tensor, Tensor] | None, clip: Range) -> Tensor:
+    """The images (N, *shape); the middle of their regions where only these are given. Bytes mean their 255th parts."""
     if images is None:
         if box is None:
             raise LingraftError("there are no images. Give a tensor (N, *shape).")
         return (box[0] + box[1]) / 2
+    if str(getattr(images, "dtype", "")).endswith("uint8"):
+        if box is not None or clip not in (PIXELS, None):
+            raise LingraftError(
+                "uint8 images mean values in [0, 1], their 255th parts. Leave out clip, or give images.float()."
+            )
+        images = torch.as_tensor(images).float() / 255
     tensor = _tensor(images, "the images")
     if tensor.dim() < 2:
         raise LingraftError(

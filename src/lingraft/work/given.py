@@ -79,7 +79,7 @@ def clip_of(clip: Clip, data: Any, run: Run | None) -> Clip:
     """The given range of values; where none is given, that of the run, unless the data say their own."""
     if not (isinstance(clip, str) and clip == GIVEN):
         return value_range(clip)
-    return GIVEN if run is None or isinstance(data, ImageSet | str) else run.describe().clip
+    return GIVEN if run is None or isinstance(data, ImageSet) else run.describe().clip
 
 
 def images_of(

@@ -208,7 +208,7 @@ class Cases:
 def _find_cases(
     plain: Sequence[Run], grafted: Sequence[Run], data: str, images: int | None, classes: int, device: torch.device
 ) -> Cases:
-    test = load_data(data, "test")
+    test = load_data(data, "test").within(plain[0].describe().clip)
     test = test if images is None else test.take(images)
     plain[0].describe().check_fits(test, "test")
     predicted: dict[Run, Tensor] = {}
