@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 import lingraft
 from lingraft import LingraftError
+from lingraft.checker.format import read
 from lingraft.data import load
 from lingraft.pool.images import verify_each
 from lingraft.pool.place import HERE
@@ -285,6 +287,22 @@ def test_every_image_has_a_radius_and_constraints_of_its_own() -> None:
     each[1, 2] = 0.5
     found = lingraft.verify(model, images, eps=each, clip=None, constraints=(both, offsets), workers=0)
     assert [r.verdict for r in found] == ["verified", "falsified", "verified", "verified"]
+
+
+def test_proofs_in_boxes_of_tensors_have_certificates(tmp_path: Path) -> None:
+    """The certificate of a ball with tensors is about the box that they make, exactly."""
+    torch.manual_seed(0)
+    model, images = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).eval(), 5 * torch.randn(3, 4)
+    labels, eps = model(images).argmax(1), torch.tensor([0.01, 0.02, 0.0, 0.1])
+    clip = images.amin(0) - 1, images.amax(0)
+    found = lingraft.verify(
+        model, images, labels, eps=eps, clip=clip, workers=0, certificates=tmp_path / "certificates", check=True
+    )
+    assert [(r.verdict, r.checked) for r in found] == [("verified", True)] * 3
+    boxes = [read(path) for path in sorted((tmp_path / "certificates").glob("*.cert"))]
+    for box, image in zip(boxes, images.double(), strict=True):
+        assert torch.equal(torch.tensor(box.lower), torch.maximum(image - eps, clip[0]))
+        assert torch.equal(torch.tensor(box.upper), torch.minimum(image + eps, clip[1]))
 
 
 def test_images_in_any_form(digits_net: nn.Module, results: list[Result]) -> None:

@@ -24,6 +24,11 @@ def parse_eps(text: str) -> float:
     return eps
 
 
+def shown_eps(eps: float | str) -> str:
+    """ε in a title; a tensor has a name."""
+    return eps if isinstance(eps, str) else f"{eps:.4g}"
+
+
 def gibibytes(count: float | None) -> float | None:
     """In bytes."""
     return None if count is None else count * 1024**3
