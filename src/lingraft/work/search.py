@@ -83,7 +83,13 @@ class Search:
         self.tuning = replace(tuning, training=replace(tuning.training, epochs=wanted.epochs))
         self.wanted, self.device = wanted, device
         self.description: ModelDescription = run.describe().model_copy(
-            update={"parent": str(run.path), "eps": config.eps, "seed": config.seed, "grafted": None}
+            update={
+                "parent": str(run.path),
+                "eps": config.eps,
+                "clip": data.train.clip,
+                "seed": config.seed,
+                "grafted": None,
+            }
         )
         self.folder = run.path / "search" / self._key()
 
