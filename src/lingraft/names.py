@@ -1,4 +1,4 @@
-"""Looking things up by the name a person typed."""
+"""Looking things up by the name, or the numbers, that a person typed."""
 
 import difflib
 from collections.abc import Mapping
@@ -16,3 +16,15 @@ def lookup(kind: str, name: str, known: Mapping[str, T]) -> T:
     near = difflib.get_close_matches(name, known, n=1)
     guess = f" Did you mean {near[0]!r}?" if near else ""
     raise LingraftError(f"unknown {kind} {name!r}.{guess} Known: {', '.join(known)}.")
+
+
+def parse_images(text: str) -> slice:
+    """Which images of a data set: a number n for the first n, a range `3:100` or `5:`, or `all`."""
+    if text == "all":
+        return slice(None)
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) > 2 or not all(part.isdecimal() or (len(parts) == 2 and not part) for part in parts):
+        raise LingraftError(f"--images {text!r} are not images. Write 100 (the first ones), a range 0:100, or all.")
+    if len(parts) == 1:
+        return slice(int(parts[0]))
+    return slice(int(parts[0] or 0), int(parts[1]) if parts[1] else None)

@@ -35,7 +35,7 @@ def stop_after(epoch: int) -> Callable[[History], None]:
 def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path, train_few: Train, method: str) -> None:
     settings: dict[str, Any] = {"method": method, "attack_steps": 2}
     if METHODS[method].certified:
-        settings |= {"optimizer": "adam", "clip": 5.0, "lr": 0.002, "warm_up": 1, "ramp": 1}
+        settings |= {"optimizer": "adam", "gradient_clip": 5.0, "lr": 0.002, "warm_up": 1, "ramp": 1}
     whole, history = train_few(tmp_path / "whole", **settings)
     for epoch in (1, 2):
         with pytest.raises(Stop):

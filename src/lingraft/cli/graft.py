@@ -21,6 +21,7 @@ from lingraft.cli.options import (
     next_step,
     parse_eps,
     print_json,
+    shown_eps,
 )
 from lingraft.cli.select import Gamma, Ranks, parse_gammas
 
@@ -176,7 +177,7 @@ def graft(
 def _table(figures: dict[str, Any], data: str | None) -> Table:
     """SA, RA and UNR before and after grafting, side by side."""
     before, after = figures["before"], figures["after"]
-    table = Table("", title=f"{data}, ε = {figures['settings']['eps']:.4g}, test images", title_justify="left")
+    table = Table("", title=f"{data}, ε = {shown_eps(figures['settings']['eps'])}, test images", title_justify="left")
     for column in ("before", "after", "images"):
         table.add_column(column, justify="right")
     for name, key, images in (

@@ -10,6 +10,7 @@ import typer
 
 from lingraft.cli.completion import offer
 from lingraft.errors import LingraftError
+from lingraft.names import parse_images as parse_images
 
 
 def parse_eps(text: str) -> float:
@@ -23,16 +24,9 @@ def parse_eps(text: str) -> float:
     return eps
 
 
-def parse_images(text: str) -> slice:
-    """Which images of a data set: a number n for the first n, a range `3:100` or `5:`, or `all`."""
-    if text == "all":
-        return slice(None)
-    parts = [part.strip() for part in text.split(":")]
-    if len(parts) > 2 or not all(part.isdecimal() or (len(parts) == 2 and not part) for part in parts):
-        raise LingraftError(f"--images {text!r} are not images. Write 100 (the first ones), a range 0:100, or all.")
-    if len(parts) == 1:
-        return slice(int(parts[0]))
-    return slice(int(parts[0] or 0), int(parts[1]) if parts[1] else None)
+def shown_eps(eps: float | str) -> str:
+    """ε in a title; a tensor has a name."""
+    return eps if isinstance(eps, str) else f"{eps:.4g}"
 
 
 def gibibytes(count: float | None) -> float | None:

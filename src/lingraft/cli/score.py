@@ -11,7 +11,7 @@ import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
 from lingraft.cli.graft import Bounds, Unstable
-from lingraft.cli.options import Device, Json, RunEps, RunFolder, Seed, next_step, parse_eps, print_json
+from lingraft.cli.options import Device, Json, RunEps, RunFolder, Seed, next_step, parse_eps, print_json, shown_eps
 
 
 @app.command()
@@ -69,7 +69,7 @@ def score(
         path = out or lingraft.Run(folder).own_scores_path
         print_json({"scores": str(path), "facts": dict(facts), "sites": rows})
         return
-    title = f"{instability} on {facts['bound_images']:,} training images, ε = {facts['eps']:.4g}, {bounds}"
+    title = f"{instability} on {facts['bound_images']:,} training images, ε = {shown_eps(facts['eps'])}, {bounds}"
     table = Table("site", title=title, title_justify="left")
     for column in ("neurons", "mean u", "mean r_u", "mean r_s"):
         table.add_column(column, justify="right")

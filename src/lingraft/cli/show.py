@@ -36,11 +36,12 @@ def show(folder: RunFolder, as_json: Json = False) -> None:
 
 
 def _facts(model: dict[str, Any]) -> dict[str, str]:
+    eps = model["eps"]
     facts = {
         "model": model["architecture"] or "a module of your own",
         "input": "×".join(map(str, model["input_shape"])) + f", {model['classes']} classes",
         "data": model["data"],
-        "ε": None if model["eps"] is None else show_eps(model["eps"]),
+        "ε": "one for each feature" if isinstance(eps, list) else eps if eps is None else show_eps(eps),
         "seed": model["seed"],
         "parent": model["parent"],
         "made with": ", ".join(f"{name} {version}" for name, version in model["versions"].items()) or None,

@@ -69,7 +69,7 @@ def train(
     momentum: Annotated[float, typer.Option(help="Momentum of SGD.")] = 0.9,
     weight_decay: Annotated[float | None, typer.Option(help="Weight decay. (default: 5e-4; certified: 0)")] = None,
     optimizer: Annotated[str | None, typer.Option(help="sgd or adam. (default: sgd; certified: adam)")] = None,
-    clip: Annotated[
+    gradient_clip: Annotated[
         float | None, typer.Option(help="Shorten longer gradients to this length. (default: no; certified: 10)")
     ] = None,
     initialization: Annotated[
@@ -131,7 +131,7 @@ def train(
             momentum=momentum,
             weight_decay=weight_decay,
             optimizer=optimizer,
-            clip=clip,
+            gradient_clip=gradient_clip,
             initialization=initialization,
             grad_align=grad_align,
             attack_steps=attack_steps,

@@ -24,6 +24,7 @@ from lingraft.cli.options import (
     parse_eps,
     parse_images,
     print_json,
+    shown_eps,
 )
 from lingraft.cli.ray_option import RayAddress, RayCommand
 from lingraft.errors import LingraftError
@@ -63,7 +64,7 @@ def verify(
     ] = False,
     ray: RayAddress = None,
     seed: Seed = 0,
-    device: Device = "cpu",
+    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Prove, for each test image, that no change within ε alters the label, or find one that does.
@@ -130,7 +131,7 @@ def _print_answer(decided: "PropertyVerdict", check: bool) -> None:
 
 def _print(folder: Path, found: "Results") -> None:
     summary, about = found.summary, found.figures
-    title = f"{folder}: {about['data']}, ε = {about['eps']:.4g}, {about['timeout']:g} s for each image"
+    title = f"{folder}: {about['data']}, ε = {shown_eps(about['eps'])}, {about['timeout']:g} s for each image"
     table = Table("", "images", "share", title=title, title_justify="left")
     table.columns[1].justify = table.columns[2].justify = "right"
     for name, count, share in [

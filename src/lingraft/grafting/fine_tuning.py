@@ -160,10 +160,10 @@ def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], own
     # of a loss that changes with time, the last one: of a certified method, that for the full radius
     loss = loss_at(make_loss(training) if own is None else own, math.inf)
     if tuning.certified:
-        loss = CertifiedLoss(training.eps, tuning.certified, other=loss)
+        loss = CertifiedLoss(training.ball, tuning.certified, other=loss)
     parts: list[tuple[float, Loss]] = [(1.0, loss)]
     if "stability" in tuning.regularize:
-        parts.append((tuning.stability, ReluStability(training.eps)))
+        parts.append((tuning.stability, ReluStability(training.ball)))
     if "l1" in tuning.regularize:
         parts.append((tuning.l1, WeightNorm()))
     whole = loss if len(parts) == 1 else total(*parts)

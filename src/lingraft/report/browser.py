@@ -85,7 +85,7 @@ def _entry(study: Study, verification: Verification, data: _Pictures) -> dict[st
     for item, image, witness in zip(shown, pixels, witnesses, strict=True):
         if image is not None and witness is not None and pictured < PICTURED:
             item["witness"] = picture(witness)
-            item["difference"] = magnified_difference(image, witness, eps)
+            item["difference"] = None if isinstance(eps, str) else magnified_difference(image, witness, eps)
             pictured += 1
     low, high = verification.limits
     return {
@@ -93,7 +93,7 @@ def _entry(study: Study, verification: Verification, data: _Pictures) -> dict[st
         "title": f"{study.name} ({verification.data}, ε = {show_eps(eps)})",
         "data": verification.data,
         "eps": show_eps(eps),
-        "magnified": 0.5 / eps if eps > 0 else None,
+        "magnified": None if isinstance(eps, str) or eps == 0 else 0.5 / eps,
         "limit": f"{high:g}" if low == high else f"{low:g}–{high:g}",
         "images": shown,
     }

@@ -17,7 +17,7 @@ class Row:
     run: str
     network: str
     data: str | None
-    eps: float | None
+    eps: float | str | None
     grafted: float
     sa: float | None
     images_sa: int | None
@@ -64,7 +64,7 @@ COLUMNS: dict[str, tuple[str, str, str]] = {
     "Run": ("run", "text", "run folder"),
     "Network": ("network", "text", "network of the zoo"),
     "Data": ("data", "text", "data set"),
-    "ε": ("eps", "eps", "every pixel of [0, 1] may change by this much"),
+    "ε": ("eps", "eps", "every pixel of [0, 1], or feature, may change by this much"),
     "Grafted %": ("grafted", "share", "share of neurons that are linear, a·x + b"),
     "SA %": ("sa", "share", "standard accuracy: test images classified correctly"),
     "RA %": ("ra", "share", "robust accuracy: test images that withstand the attack named in the last column"),
@@ -101,8 +101,10 @@ def show(row: Row, heading: str) -> str:
     return show_eps(value) if kind == "eps" else str(value)
 
 
-def show_eps(eps: float) -> str:
-    """ε as people write it: 2/255, 0.1."""
+def show_eps(eps: float | str) -> str:
+    """ε as people write it: 2/255, 0.1; of a tensor, its name."""
+    if isinstance(eps, str):
+        return eps
     steps = eps * 255
     return f"{round(steps)}/255" if steps >= 0.5 and abs(steps - round(steps)) < 1e-6 else f"{eps:.4g}"
 

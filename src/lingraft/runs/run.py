@@ -174,7 +174,7 @@ class Run:
 
 
 def load(run: str | Path | Run, model: nn.Module | None = None, device: str | torch.device = "cpu") -> nn.Module:
-    """The model of a run folder, in eval mode, ready to use on images in [0, 1].
+    """The model of a run folder, in eval mode, ready to use on images in [0, 1], or what else it was trained on.
 
     A network of the zoo is built by its name; for a module of your own pass a new instance as `model`,
     whose weights are then replaced. Of a grafted run you get the grafted model (of your own module a grafted copy).

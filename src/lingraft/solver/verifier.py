@@ -56,10 +56,11 @@ class Result:
     `verdict` is "verified", "falsified", "unknown" (with a `reason`) or "misclassified"; `stage` is what decided it;
     `crown` and `alpha` are the lower bounds of the margins at the root before and after optimization, `unstable` counts
     the unstable neurons of every site (`nonlinearity.py`), of `neurons` in all; `memory` is the process's peak in MiB.
-    `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them, `against` what each margin
-    compares the label with (classes, or rows of constraints), and an `error` that ended it. `proof` is there if it was
-    asked for and the verdict is "verified", `remainder` if the search was stopped to be divided. `certificate` says
-    whether a verified image has one, `checked` whether the checker accepts it; None where that was not asked.
+    `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them (of a tensor, its name),
+    `against` what each margin compares the label with (classes, or rows of constraints), and an `error` that ended it.
+    `proof` is there if it was asked for and the verdict is "verified", `remainder` if the search was stopped to be
+    divided. `certificate` says whether a verified image has one, `checked` whether the checker accepts it; None where
+    that was not asked.
     """
 
     verdict: str
@@ -75,7 +76,7 @@ class Result:
     neurons: int = 0
     index: int = 0
     label: int | None = None
-    eps: float | None = None
+    eps: float | str | None = None
     against: list[int] = field(default_factory=list)
     error: str | None = None
     proof: Proof | None = None

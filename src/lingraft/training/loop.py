@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from lingraft.attack.evaluation import Attack, correct, robust
+from lingraft.ball import Ball, shown
 from lingraft.data import Batches, ImageSet
 from lingraft.errors import LingraftError
 from lingraft.files import append_line, line_of, read_lines, replacing
@@ -21,7 +22,7 @@ from lingraft.settings_file import write_settings
 from lingraft.training import distributed
 from lingraft.training.callbacks import OnEpoch, as_callbacks, print_epoch
 from lingraft.training.checkpoint import Checkpoint, check_same_settings, refuse_foreign
-from lingraft.training.config import METHODS, TrainingConfig
+from lingraft.training.config import METHODS, TrainingConfig, in_todays_words
 from lingraft.training.differentiable.certify import certified_by_intervals
 from lingraft.training.history import Epoch, History, has_collapsed
 from lingraft.training.loss import Loss, ScheduledLoss, loss_at
@@ -36,6 +37,16 @@ class TrainingData:
     train: ImageSet
     validation: ImageSet
     augment: bool = False
+
+    def require_ball(self, config: TrainingConfig) -> None:
+        """Refuse a radius or a range of values that is not one of these images."""
+        for data in (self.train, self.validation):
+            if data.clip != config.clip:
+                raise LingraftError(
+                    f"the images have the range of values {shown(data.clip)}, but training is told"
+                    f" {shown(config.clip)}. Give both the same clip."
+                )
+            Ball.around(config.eps, data.images.shape, data.clip)
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,7 @@ def fit(
     device, run, description, config = torch.device(device), destination.run, destination.description, plan.config
     description.check_fits(data.train, "training")
     description.check_fits(data.validation, "validation")
+    data.require_ball(config)
     model.to(device)
     optimizer = make_optimizer(config.optimizer, plan.groups, config.momentum, device)
     settings = {
@@ -166,7 +178,7 @@ def _begin(
         run.remove_results()
     if run.checkpoint_path.exists():
         checkpoint = Checkpoint.load(run)
-        check_same_settings(run, checkpoint.settings, settings)
+        check_same_settings(run, in_todays_words(checkpoint.settings), settings)
         checkpoint.restore(model, optimizer, run)
     else:
         refuse_foreign(run)
@@ -257,7 +269,7 @@ class _OneEpoch:
             for group, learning_rate in zip(self.optimizer.param_groups, self.learning_rates, strict=True):
                 group["lr"] = learning_rate * factor
             loss = loss_at(plan.loss, moment)
-            value, figures = take_step(model, self.optimizer, loss, images, labels, noise, config.clip)
+            value, figures = take_step(model, self.optimizer, loss, images, labels, noise, config.gradient_clip)
             if not math.isfinite(value):
                 raise _diverged(f"the loss is {value} in epoch {number + 1}, step {step + 1}", number)
             count = len(images)

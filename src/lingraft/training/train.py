@@ -34,6 +34,7 @@ def train_network(
     minimized = make_loss(config) if loss is None else loss
     if isinstance(minimized, ScheduledLoss):
         destination.description.check_fits(data.train, "training")
+        data.require_ball(config)
         _check_bounded(model.to(device), minimized, data.train)
     plan = Plan(
         config,

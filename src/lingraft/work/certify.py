@@ -197,7 +197,8 @@ class ImageCertificates:
         about: dict[str, Any] = {} if self.data is None else {"data": self.data}
         about |= {"split": "test"} if self.data in DATASETS else {}
         about |= {"index": result.index}
-        radius = "" if result.eps is None else f"-eps{result.eps:.6g}"
+        eps = self.request.eps
+        radius = "" if eps is None else f"-eps{eps:.6g}".replace(" #", "-")
         return f"{self.data or 'image'}-{result.index}{radius}", claim_of_image(self.request, i, about)
 
 

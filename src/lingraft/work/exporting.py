@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from lingraft.ball import GIVEN, Clip, Eps
 from lingraft.data import ImageSet
 from lingraft.data import load as load_data
 from lingraft.errors import LingraftError
@@ -45,7 +46,8 @@ def export(
     dynamic_batch: bool = False,
     vnnlib: str | Path | None = None,
     images: int | slice = 100,
-    eps: float | None = None,
+    eps: Eps | None = None,
+    clip: Clip = GIVEN,
     data: Any = None,
     timeout: float = 60.0,
 ) -> Exported:
@@ -54,7 +56,8 @@ def export(
     `model` may be the folder of a run; then `eps` and `data` are by default those of the run. `vnnlib` becomes a
     VNN-COMP benchmark: the network, a property in VNN-LIB for each of the test `images` (a number, which is the first
     ones, or a slice) that is classified correctly, and instances.csv with `timeout` seconds for each. `form` and
-    `dynamic_batch` are as for `export_onnx`, which needs no data.
+    `dynamic_batch` are as for `export_onnx`, which needs no data. `eps` may be a tensor of a radius for each feature;
+    `clip` is the range of values (default: that of the data, else of the run, else [0, 1]; None: no limits).
     """
     if network is None and vnnlib is None:
         raise LingraftError("nothing to export to. Give a path for the network, NET.onnx, or --vnnlib DIR, or both.")
@@ -64,7 +67,7 @@ def export(
     if run is not None and vnnlib is None:
         shape, test = run.describe().input_shape, _if_there(data or run.describe().data)
     else:
-        _, test = images_of(data, "test", run)
+        _, test = images_of(data, "test", run, clip=clip)
         shape = tuple(test.images.shape[1:])
     compared = None if test is None else test.pixels(slice(COMPARED_IMAGES))
     paths = [Path(path) for path in (network, vnnlib and Path(vnnlib) / NETWORK) if path is not None]

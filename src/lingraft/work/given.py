@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.attack.evaluation import evaluating
+from lingraft.ball import GIVEN, Clip, Eps, Radius, radius, value_range
 from lingraft.data import ImageSet
 from lingraft.data import load as load_data
 from lingraft.data.places import MissingFile
-from lingraft.device import device_of, resolve_device
+from lingraft.device import device_of, require_precision, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.grafting.fine_tuning import describe_sites
 from lingraft.model.sites import sites
@@ -53,6 +54,7 @@ def network_of(model: nn.Module | Folder, device: Device) -> nn.Module:
     """The model, or that of a run folder, on the device."""
     if isinstance(model, str | Path | Run):
         return load(model, device=_resolved(device or "auto"))
+    require_precision(model)
     return model if device is None else model.to(_resolved(device))
 
 
@@ -65,26 +67,34 @@ def _resolved(device: str | torch.device) -> torch.device:
     return resolve_device(str(device))
 
 
-def radius_of(eps: float | None, run: Run | None) -> float:
+def radius_of(eps: Eps | None, run: Run | None) -> Radius:
     """The given ε, else that of the run."""
-    if isinstance(eps, str):
-        raise LingraftError(f"eps must be a number, not text. Write {eps} without quotes.")
     if run is not None:
         return run.describe().radius(eps)
     if eps is None:
-        raise LingraftError("give eps, the radius of the ball in pixels of [0, 1], e.g. eps=2 / 255.")
-    return eps
+        raise LingraftError("give eps, the radius of the ball in the values of the data, e.g. eps=2 / 255 for pixels.")
+    return radius(eps)
 
 
-def images_of(data: Any, split: str, run: Run | None, most: int | None = None) -> tuple[str | None, ImageSet]:
+def clip_of(clip: Clip, data: Any, run: Run | None) -> Clip:
+    """The given range of values; where none is given, that of the run, unless the data say their own."""
+    if not (isinstance(clip, str) and clip == GIVEN):
+        return value_range(clip)
+    return GIVEN if run is None or isinstance(data, ImageSet) else run.describe().clip
+
+
+def images_of(
+    data: Any, split: str, run: Run | None, most: int | None = None, clip: Clip = GIVEN
+) -> tuple[str | None, ImageSet]:
     """The images, of a data set those of this split, and its name; without data, of the data set of the run.
 
-    Of anything else than a data set at most `most` images are read.
+    Of anything else than a data set at most `most` images are read. `clip` is as for `clip_of`.
     """
     if data is None and run is None:
         raise LingraftError("give data: images and labels, a DataLoader, a Dataset or the name of a data set.")
     name = run.describe().data_set(data) if data is None and run is not None else data
-    images = _load(name, split, run) if isinstance(name, str) else ImageSet.of(data, most)
+    clip = clip_of(clip, name, run)
+    images = _load(name, split, run).within(clip) if isinstance(name, str) else ImageSet.of(data, most, clip)
     if run is not None:
         run.describe().check_fits(images, "training" if split == "train" else split)
     return name if isinstance(name, str) else None, images
@@ -113,8 +123,7 @@ def name_of(given: Sequence[ImageSet]) -> str:
 
 def describe_own(model: nn.Module, input_shape: tuple[int, ...], **more: Any) -> ModelDescription:
     """What `model.json` says of a model of the user's own; its sites show that torch.fx can trace it."""
-    if isinstance(more.get("eps"), str):
-        raise LingraftError(f"eps must be a number, not text. Write {more['eps']} without quotes.")
+    require_precision(model)
     sites(model, input_shape)
     with torch.no_grad(), evaluating(model):
         outputs = model(torch.zeros(1, *input_shape, device=device_of(model)))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lingraft.ball import GIVEN, Clip, Eps, Range, value_range
 from lingraft.data import DATASETS
 from lingraft.data import load as load_data
 from lingraft.device import limited_threads, resolve_device
@@ -71,7 +72,8 @@ def graft_and_tune(
     finetune_loss: str | None = None,
     freeze_weights: bool = False,
     batch: int | None = None,
-    eps: float | None = None,
+    eps: Eps | None = None,
+    clip: Clip = GIVEN,
     images: int = 1000,
     search_epochs: int = 5,
     search_images: int = 50,
@@ -90,9 +92,11 @@ def graft_and_tune(
     mixes interval-certified training into the loss, e.g. "mtl-ibp:0.01". What is not said of fine-tuning is as the run
     was trained. `out` is the run folder to write (default: beside the run, named after method and percent). Called
     again with the same arguments it goes on after a stop. `on_epoch` is called after each epoch of fine-tuning, as in
-    `lingraft.train`. For a model that is in no run, see `lingraft.graft`.
+    `lingraft.train`. `eps` may be a tensor of a radius for each feature, and `clip` is the range of values; by default
+    both are those of the run. For a model that is in no run, see `lingraft.graft`.
     """
     parent = run_of(run)
+    limits = parent.describe().clip if isinstance(clip, str) and clip == GIVEN else value_range(clip)
     config = GraftingConfig(
         radius_of(eps, parent),
         method="grafting" if method == "auto" else method,
@@ -119,7 +123,13 @@ def graft_and_tune(
             fine_tuning_like(
                 trained.settings if trained else {},
                 config.eps,
-                **{"epochs": epochs, "lr": lr, "seed": seed, **({} if batch is None else {"batch": batch})},
+                **{
+                    "epochs": epochs,
+                    "lr": lr,
+                    "seed": seed,
+                    "clip": limits,
+                    **({} if batch is None else {"batch": batch}),
+                },
             ),
             line_lr,
             freeze_weights,
@@ -142,7 +152,7 @@ def graft_and_tune(
     with ExitStack() as inside:
         inside.enter_context(limited_threads(threads))
         where, follower = inside.enter_context(joined(resolve_device(device)))
-        work = _Graft(parent, config, tuning, mask, where, inside)
+        work = _Graft(parent, config, tuning, mask, limits, where, inside)
         percent = f"{100 * (work.config.ratio if wanted is None else wanted.min_sa):.4g}"
         target = run_of(follower or out or parent.path.with_name(f"{parent.path.name}-{method}-{percent}"))
         if target.path.resolve() == parent.path.resolve():
@@ -171,11 +181,12 @@ class _Graft:
         config: GraftingConfig,
         tuning: FineTuning | None,
         mask: str | Path | Mapping[str, Tensor] | None,
+        clip: Range,
         device: torch.device,
         inside: ExitStack,
     ):
         self.parent, self.config, self.tuning, self.device, self.inside = parent, config, tuning, device, inside
-        self.description = parent.describe()
+        self.description, self.clip = parent.describe(), clip
         self.data = self.description.data_set()
         self.model = load(parent, device=device)
         self.mask = load_mask(Path(mask)) if isinstance(mask, str | Path) else mask
@@ -185,7 +196,7 @@ class _Graft:
             planned = self.plan(self.model, self.mask)
             self.config = replace(config, ratio=planned.grafted / planned.neurons)
             self.chosen_by = {"mask": str(mask) if isinstance(mask, str | Path) else "given"}
-        train, validation = load_data(self.data, "train"), load_data(self.data, "validation")
+        train, validation = (load_data(self.data, split).within(clip) for split in ("train", "validation"))
         self.material = TrainingData(train, validation, DATASETS[self.data].augment)
 
     def plan(self, model: nn.Module, mask: Mapping[str, Tensor]) -> GraftingPlan:
@@ -215,7 +226,8 @@ class _Graft:
     ) -> Grafted:
         """Graft and fine-tune into `target`, then measure what it did, on the first `images` test images."""
         update = {
-            "parent": str(self.parent.path), "eps": self.config.eps, "seed": self.config.seed, "grafted": None,
+            "parent": str(self.parent.path), "eps": self.config.eps, "clip": self.clip,
+            "seed": self.config.seed, "grafted": None,
         }  # fmt: skip
         destination = Destination(target, self.description.model_copy(update=update), restart, "graft", options)
         self.inside.enter_context(holding(target.path))
@@ -228,7 +240,7 @@ class _Graft:
             return Grafted(grafted, target, None, planned)
         done = history is not None and history.resumed == len(history.epochs)
         if not done or target.summary().grafting is None:
-            test = load_data(self.data, "test")
+            test = load_data(self.data, "test").within(self.clip)
             measured = before_and_after(self.model, grafted, test, self.config, images, self.device)
             target.add_to_summary("grafting", {"settings": self.config.as_dict(), **measured, **self.chosen_by})
         kept = target.summary().grafting

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from lingraft.ball import PIXELS, shown
 from lingraft.errors import LingraftError
 from lingraft.pool.images import verify_each
 from lingraft.pool.place import ANYWHERE, Place
@@ -87,7 +88,7 @@ class Tally:
 
 def entry_name(data: str, request: Request, limits: Limits, indices: Sequence[int]) -> str:
     """What the figures of these images are called in summary.json."""
-    clip = "" if request.clip == (0, 1) else f" clip={request.clip}"
+    clip = "" if request.clip == PIXELS else f" clip={shown(request.clip)}"
     return f"{data} eps={request.eps:.6g} images={_ranges(indices)} timeout={limits.timeout:g}{clip}"
 
 

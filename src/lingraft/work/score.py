@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lingraft import grafting
+from lingraft.ball import GIVEN, Clip, Eps
 from lingraft.errors import LingraftError
 from lingraft.grafting import GraftingConfig, Scores, Significance
 from lingraft.grafting.mask_file import save_mask
@@ -24,7 +25,8 @@ def score(
     model: nn.Module | Folder,
     data: Any = None,
     *,
-    eps: float | None = None,
+    eps: Eps | None = None,
+    clip: Clip = GIVEN,
     significance: str | Significance = "gap",
     ratio: float = 0.5,
     instability: str = "count",
@@ -42,7 +44,8 @@ def score(
     them are used for the significance, the first `bound_images` for the instability. `significance` is one of
     `lingraft.grafting.SIGNIFICANCES` (`ratio` is the share of neurons that hydra learns for), or an object with a
     method `score(model, data)` of your own; `instability` is count, harm, harm-per-site or harm-per-significance;
-    `bounds` are intervals, crown or alpha-crown.
+    `bounds` are intervals, crown or alpha-crown. `eps` may be a tensor of a radius for each feature; `clip` is the
+    range of values (default: that of the data, else of the run, else [0, 1]; None: no limits).
     """
     run = kept_run(model, None)
     name, own = (significance, None) if isinstance(significance, str) else ("gap", significance)
@@ -59,7 +62,7 @@ def score(
     with ExitStack() as inside:
         if run is not None:
             inside.enter_context(holding(run.path))
-        _, images = images_of(data, "train", run, max(score_images, bound_images))
+        _, images = images_of(data, "train", run, max(score_images, bound_images), clip)
         scores = grafting.score(network_of(model, device), images, config, own)
         path = run.own_scores_path if run is not None and out is None else out
         if path is not None:

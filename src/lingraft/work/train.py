@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from lingraft.ball import GIVEN, Clip, Eps, Radius, largest, radius
 from lingraft.data import DATASETS, ImageSet
 from lingraft.data import load as load_data
-from lingraft.device import device_of, limited_threads, resolve_device
+from lingraft.device import device_of, limited_threads, require_precision, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults
 from lingraft.model import zoo
@@ -50,7 +52,8 @@ def train(
     data: Any,
     validation: Any = None,
     *,
-    eps: float | None = None,
+    eps: Eps | None = None,
+    clip: Clip = GIVEN,
     run: Folder | None = None,
     preset: str = "laptop",
     epochs: int | None = None,
@@ -64,7 +67,7 @@ def train(
     momentum: float = 0.9,
     weight_decay: float | None = None,
     optimizer: str | None = None,
-    clip: float | None = None,
+    gradient_clip: float | None = None,
     initialization: str | None = None,
     grad_align: float = 0.2,
     attack_steps: int | None = None,
@@ -96,13 +99,18 @@ def train(
     (default: 0.01) for slopes and intercepts; `parent` is the run that it comes from.
 
     The epoch with the best robust accuracy on `validation` is kept; without it, the last tenth of `data` is put aside
-    for that. `on_epoch`, a function of the history or a list of such, is called after each epoch, and ends training by
-    returning True (default: a line is printed; see `lingraft.training.callbacks`). Called again with the same arguments
-    it goes on after a stop, and leaves a finished run as it is; with other arguments or data it refuses, unless
-    `restart` throws away what is there.
+    for that. `eps` is a number, a text such as "2/255", or a tensor with a radius for each feature, in the shape of one
+    sample; `clip` is the range of values (default: that of the data, else [0, 1]; None: no limits), which attacks stay
+    in; the run keeps both. Samples may have any shape: images, rows of a table, sequences.
+
+    `on_epoch`, a function of the history or a list of such, is called after each epoch, and ends training by returning
+    True (default: a line is printed; see `lingraft.training.callbacks`). Called again with the same arguments it goes
+    on after a stop, and leaves a finished run as it is; with other arguments or data it refuses, unless `restart`
+    throws away what is there.
     """
     if not isinstance(model, str):
         device_of(model)  # complains of anything else
+        require_precision(model)
     spec = lookup("data set", data, DATASETS) if isinstance(data, str) else None
     is_grafted = isinstance(model, nn.Module) and bool(grafted_activations(model))
     if line_lr is not None and not is_grafted:
@@ -116,7 +124,7 @@ def train(
         "momentum": momentum,
         "weight_decay": weight_decay,
         "optimizer": optimizer,
-        "clip": clip,
+        "gradient_clip": gradient_clip,
         "initialization": initialization,
         "grad_align": grad_align,
         "attack_steps": attack_steps,
@@ -134,8 +142,11 @@ def train(
         inside.enter_context(limited_threads(threads))
         where = device_for(model, device) if isinstance(model, nn.Module) else resolve_device(str(device or "auto"))
         where, follower = inside.enter_context(joined(where))
+        augmented = bool(spec and spec.augment) if augment is None else augment
+        material, name = _material(data, validation, augmented, clip)
+        config = replace(config, clip=material.train.clip)
+        material.require_ball(config)
         network = _network(model, data, config)
-        material, name = _material(data, validation, bool(spec and spec.augment) if augment is None else augment)
         from_run = None if parent is None else str(run_of(parent).path)
         description = _description(model, network, material, config, data=name, parent=from_run)
         # without a run it is the same, in a folder that is gone afterwards
@@ -178,7 +189,7 @@ def train_and_keep(
     return history
 
 
-def _configured(eps: float, method: str, preset: str, is_grafted: bool, settings: dict[str, Any]) -> TrainingConfig:
+def _configured(eps: Radius, method: str, preset: str, is_grafted: bool, settings: dict[str, Any]) -> TrainingConfig:
     if not is_grafted:
         return with_preset(preset, eps, method, **settings)
     chosen = {name: value for name, value in settings.items() if value is not None}
@@ -186,13 +197,11 @@ def _configured(eps: float, method: str, preset: str, is_grafted: bool, settings
     return fine_tuning_defaults(eps, **{**usual, **chosen})
 
 
-def _radius(eps: float | None, data: Any) -> float:
-    if isinstance(eps, str):
-        raise LingraftError(f"eps must be a number, not text. Write {eps} without quotes.")
+def _radius(eps: Eps | None, data: Any) -> Radius:
     if eps is not None:
-        return eps
+        return radius(eps, alike=True)
     if not isinstance(data, str):
-        raise LingraftError("give eps, the radius to be robust in, in pixels of [0, 1]; 0: standard training.")
+        raise LingraftError("give eps, the radius to be robust in, in the values of the data; 0: standard training.")
     return DATASETS[data].eps
 
 
@@ -205,7 +214,7 @@ def _network(model: nn.Module | str, data: Any, config: TrainingConfig) -> nn.Mo
         spec = DATASETS[data]
         torch.manual_seed(config.seed)
         network: nn.Module = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
-        draw(network, config.initialization or ("intervals" if config.certified and config.eps > 0 else "he"))
+        draw(network, config.initialization or ("intervals" if config.certified and largest(config.eps) > 0 else "he"))
         return network
     network = copy.deepcopy(model)
     if config.initialization is not None:
@@ -214,12 +223,13 @@ def _network(model: nn.Module | str, data: Any, config: TrainingConfig) -> nn.Mo
     return network
 
 
-def _material(data: Any, validation: Any, augment: bool) -> tuple[TrainingData, str]:
+def _material(data: Any, validation: Any, augment: bool, clip: Clip) -> tuple[TrainingData, str]:
     """What to train and to validate on, and a name for it."""
     if isinstance(data, str):
-        held_out = load_data(data, "validation") if validation is None else ImageSet.of(validation)
-        return TrainingData(load_data(data, "train"), held_out, augment), data
-    given = [ImageSet.of(part) for part in (data, validation) if part is not None]
+        held_out = load_data(data, "validation") if validation is None else validation
+        return TrainingData(load_data(data, "train").within(clip), ImageSet.of(held_out, clip=clip), augment), data
+    train = ImageSet.of(data, clip=clip)
+    given = [train] if validation is None else [train, ImageSet.of(validation, clip=train.clip)]
     images, held_out = given if len(given) == 2 else _divided(given[0])
     return TrainingData(images, held_out, augment), name_of(given)
 
@@ -235,7 +245,7 @@ def _divided(data: ImageSet) -> tuple[ImageSet, ImageSet]:
 def _description(
     model: nn.Module | str, network: nn.Module, material: TrainingData, config: TrainingConfig, **more: Any
 ) -> ModelDescription:
-    more = {"eps": config.eps, "seed": config.seed, **more}
+    more = {"eps": config.eps, "clip": config.clip, "seed": config.seed, **more}
     if not isinstance(model, str):
         return describe_own(network, tuple(material.train.images.shape[1:]), **more)
     return described(model, **more)
@@ -255,7 +265,7 @@ def described(model: str, *, data: str, **more: Any) -> ModelDescription:
     )
 
 
-def _title(model: nn.Module, description: ModelDescription, eps: float) -> str:
+def _title(model: nn.Module, description: ModelDescription, eps: Radius) -> str:
     name = type(model).__name__ if description.architecture is None else zoo.MODELS[description.architecture].title
     data = DATASETS[description.data].title if description.data in DATASETS else "images of the user's own"
     return f"{name} on {data}, ε = {eps:.4g}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from lingraft.ball import Eps
 from lingraft.errors import LingraftError
 from lingraft.files import write_json
 from lingraft.formats.answer import Answer
@@ -104,7 +105,7 @@ def compare(
     *,
     tool: str | None = None,
     images: int | slice = 20,
-    eps: float | None = None,
+    eps: Eps | None = None,
     timeout: float = 60.0,
     form: Form | None = None,
     data: Any = None,
