@@ -13,10 +13,12 @@ from lingraft.cli.completion import offer
 from lingraft.cli.options import (
     Images,
     Json,
+    OwnModel,
     RunData,
     RunEps,
     RunFolder,
     Timeout,
+    given_network,
     next_step,
     parse_eps,
     parse_images,
@@ -30,10 +32,11 @@ if TYPE_CHECKING:
 
 @app.command()
 def compare(
-    folder: RunFolder,
     against: Annotated[
         str, typer.Option("--against", help="marabou, neuralsat or alpha-beta-crown.", autocompletion=offer("verifier"))
     ],
+    folder: RunFolder = None,
+    model: OwnModel = None,
     tool: Annotated[
         str | None, typer.Option("--tool", help="Its program, or the command that runs it. (default: searched)")
     ] = None,
@@ -57,8 +60,9 @@ def compare(
     exit code is 1.
     """
     radius, which = None if eps is None else parse_eps(eps), parse_images(images)
+    given = given_network(folder, model)
     compared = lingraft.compare(
-        folder,
+        given.network,
         against,
         tool=tool,
         images=which,
@@ -71,14 +75,16 @@ def compare(
     if as_json:
         print_json(compared.as_dict())
     else:
-        _print(compared, f"{folder}: ε = {compared.properties.eps:.4g}, {timeout:g} s for each image")
+        _print(compared, f"{given.name}: ε = {compared.properties.eps:.4g}, {timeout:g} s for each image")
     if compared.contradictions:
         count, places = len(compared.contradictions), ", ".join(map(str, compared.contradictions))
         raise LingraftError(
             f"lingraft and {compared.against} contradict each other on {count} of {len(compared.pairs)} instances. One"
             f" of them is wrong; please report it. Files, answers and counterexample: {places}."
         )
-    next_step(f"lingraft compare {folder} --against … --eps … --timeout …   (answers are kept in {compared.folder})")
+    next_step(
+        f"lingraft compare {given.words} --against … --eps … --timeout …   (answers are kept in {compared.folder})"
+    )
 
 
 def _print(compared: "Comparison", title: str) -> None:

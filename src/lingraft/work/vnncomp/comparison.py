@@ -22,7 +22,7 @@ from lingraft.runs.holding import holding
 from lingraft.solver.request import Limits
 from lingraft.version import __version__
 from lingraft.work.exporting import COMPARED_IMAGES, plain_network
-from lingraft.work.given import Folder, images_of, radius_of, run_of
+from lingraft.work.given import Folder, images_of, kept_run, radius_of
 from lingraft.work.vnncomp.answer_log import AnswerLog
 from lingraft.work.vnncomp.other_verifiers import find_tool
 from lingraft.work.vnncomp.run_benchmark import complete, decide_all
@@ -119,7 +119,7 @@ def compare(
     properties and answers are kept in `out`: called again it goes on after a stop. `model` may be the folder of a run;
     then `eps`, `data` and `out` are by default those of the run, and compare/ in it.
     """
-    run = None if isinstance(model, nn.Module) else run_of(model)
+    run = kept_run(model, None)
     if out is None:
         if run is None:
             raise LingraftError("give out, the folder to keep network, properties and answers in.")
