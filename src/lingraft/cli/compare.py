@@ -18,9 +18,9 @@ from lingraft.cli.options import (
     RunEps,
     RunFolder,
     Timeout,
+    ValueRange,
     given_network,
     next_step,
-    parse_eps,
     parse_images,
     print_json,
 )
@@ -42,6 +42,7 @@ def compare(
     ] = None,
     images: Images = "20",
     eps: RunEps = None,
+    clip: ValueRange = "data",
     timeout: Timeout = 60.0,
     form: Annotated[
         str | None,
@@ -59,14 +60,15 @@ def compare(
     counterexample, confirmed by onnxruntime, where the other proves that there is none, the instance is saved and the
     exit code is 1.
     """
-    radius, which = None if eps is None else parse_eps(eps), parse_images(images)
+    which = parse_images(images)
     given = given_network(folder, model)
     compared = lingraft.compare(
         given.network,
         against,
         tool=tool,
         images=which,
-        eps=radius,
+        eps=eps,
+        clip=clip,
         timeout=timeout,
         form=form,  # type: ignore[arg-type]  # checked there
         data=data,

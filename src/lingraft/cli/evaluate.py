@@ -18,9 +18,9 @@ from lingraft.cli.options import (
     RunFolder,
     Seed,
     Threads,
+    ValueRange,
     given_network,
     next_step,
-    parse_eps,
     print_json,
 )
 
@@ -37,6 +37,7 @@ def evaluate(
         str | None, typer.Option(help="Attack this many of the test images, the first ones, or all. (default: 1000)")
     ] = None,
     eps: RunEps = None,
+    clip: ValueRange = "data",
     data: RunData = None,
     batch: Annotated[int, typer.Option(help="Images attacked at a time; does not change the result.")] = 256,
     intervals: Annotated[
@@ -53,7 +54,8 @@ def evaluate(
     result = lingraft.evaluate(
         given.network,
         data,
-        eps=None if eps is None else parse_eps(eps),
+        eps=eps,
+        clip=clip,
         attack=attack,
         steps=steps,
         restarts=restarts,

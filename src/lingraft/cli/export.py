@@ -15,9 +15,9 @@ from lingraft.cli.options import (
     RunData,
     RunEps,
     RunFolder,
+    ValueRange,
     given_network,
     next_step,
-    parse_eps,
     parse_images,
     print_json,
 )
@@ -49,6 +49,7 @@ def export(
     ] = None,
     images: Images = "100",
     eps: RunEps = None,
+    clip: ValueRange = "data",
     data: RunData = None,
     timeout: Annotated[
         float, typer.Option("--timeout", help="Seconds for each property, written to instances.csv.")
@@ -66,7 +67,8 @@ def export(
         dynamic_batch=dynamic_batch,
         vnnlib=vnnlib,
         images=parse_images(images),
-        eps=None if eps is None else parse_eps(eps),
+        eps=eps,
+        clip=clip,
         data=data,
         timeout=timeout,
     )

@@ -1,9 +1,7 @@
 """Options that several commands share, and how they print."""
 
 import json
-import math
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,17 +14,6 @@ from lingraft.names import parse_images as parse_images
 
 if TYPE_CHECKING:
     from lingraft.runs import Run
-
-
-def parse_eps(text: str) -> float:
-    """A perturbation radius in pixels of [0, 1]: `0.1` or a fraction such as `2/255`."""
-    try:
-        eps = float(Fraction(text)) if "/" in text else float(text)
-    except (ValueError, ZeroDivisionError) as error:
-        raise LingraftError(f"--eps {text!r} is not a number. Write it like 0.1 or 2/255.") from error
-    if not (math.isfinite(eps) and 0 <= eps <= 1):
-        raise LingraftError(f"--eps {text} must lie between 0 and 1: it is a distance in pixels of [0, 1], e.g. 2/255.")
-    return eps
 
 
 def shown_eps(eps: float | str) -> str:
@@ -53,7 +40,16 @@ OwnModel = Annotated[
 ]
 RunEps = Annotated[
     str | None,
-    typer.Option("--eps", help="Radius of the ball in pixels of [0, 1], e.g. 2/255. (default: that of the run)"),
+    typer.Option(
+        "--eps", help="Radius of the ball in the values of the data, e.g. 0.1 or 2/255. (default: that of the run)"
+    ),
+]
+ValueRange = Annotated[
+    str,
+    typer.Option(
+        "--clip",
+        help="Range of the values: LOW,HIGH, or none for no limits; data: what the data say, else the run, else 0,1.",
+    ),
 ]
 RunData = Annotated[
     str | None,

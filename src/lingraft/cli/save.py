@@ -8,7 +8,7 @@ import typer
 import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
-from lingraft.cli.options import Json, OwnModel, next_step, parse_eps, print_json
+from lingraft.cli.options import Json, OwnModel, ValueRange, next_step, print_json
 from lingraft.errors import LingraftError
 from lingraft.names import short_name
 
@@ -24,6 +24,7 @@ def save(
         typer.Option("--data", help="Data set or FILE.npz to use where none is said.", autocompletion=offer("data")),
     ] = None,
     eps: Annotated[str | None, typer.Option("--eps", help="Radius to use where none is said, e.g. 2/255.")] = None,
+    clip: ValueRange = "data",
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="Run folder to write. (default: runs/NAME)"),
@@ -34,9 +35,7 @@ def save(
     if (network is None) == (model is None):
         raise LingraftError("give one network: an ONNX file, or --model FILE.py:NAME, the code that makes it.")
     place = str(model or network)
-    run = lingraft.save(
-        place, out or Path("runs") / short_name(place), data=data, eps=None if eps is None else parse_eps(eps)
-    )
+    run = lingraft.save(place, out or Path("runs") / short_name(place), data=data, eps=eps, clip=clip)
     if as_json:
         print_json({"run": str(run.path)})
         return

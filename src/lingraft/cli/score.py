@@ -19,9 +19,9 @@ from lingraft.cli.options import (
     RunEps,
     RunFolder,
     Seed,
+    ValueRange,
     given_network,
     next_step,
-    parse_eps,
     print_json,
     shown_eps,
 )
@@ -50,6 +50,7 @@ def score(
     score_images: Annotated[int, typer.Option(help="Training images, the first ones, for the significance.")] = 1000,
     bound_images: Annotated[int, typer.Option(help="Training images, the first ones, for the instability.")] = 100,
     eps: RunEps = None,
+    clip: ValueRange = "data",
     data: RunData = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -60,7 +61,8 @@ def score(
     scores = lingraft.score(
         given.network,
         data,
-        eps=None if eps is None else parse_eps(eps),
+        eps=eps,
+        clip=clip,
         significance=significance,
         ratio=ratio,
         instability=instability,

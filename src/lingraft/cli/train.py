@@ -10,7 +10,7 @@ import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
 from lingraft.cli.following import is_follower
-from lingraft.cli.options import Device, Json, Seed, TestData, Threads, next_step, parse_eps, print_json
+from lingraft.cli.options import Device, Json, Seed, TestData, Threads, ValueRange, next_step, print_json
 from lingraft.errors import LingraftError
 from lingraft.names import short_name
 from lingraft.progress import console
@@ -41,9 +41,10 @@ def train(
         str | None,
         typer.Option(
             "--eps",
-            help="Radius to be robust in, in pixels of [0, 1]; 0: standard training. (default: the paper's)",
+            help="Radius to be robust in, in the values of the data; 0: standard training. (default: of the data)",
         ),
     ] = None,
+    clip: ValueRange = "data",
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Run folder to write. (default: runs/DATA-MODEL)")
     ] = None,
@@ -129,7 +130,8 @@ def train(
             model,
             data,
             test_data=test_data,
-            eps=None if eps is None else parse_eps(eps),
+            eps=eps,
+            clip=clip,
             run=run,
             preset=preset,
             epochs=epochs,

@@ -20,11 +20,11 @@ from lingraft.cli.options import (
     RunEps,
     RunFolder,
     Seed,
+    ValueRange,
     Workers,
     gibibytes,
     given_network,
     next_step,
-    parse_eps,
     parse_images,
     print_json,
     shown_eps,
@@ -54,6 +54,7 @@ def verify(
         str | None, typer.Option(help="Test images: a number (the first ones), a range 0:100, or all. (default: 1000)")
     ] = None,
     eps: RunEps = None,
+    clip: ValueRange = "data",
     timeout: Annotated[float, typer.Option(help="Seconds for each image, or for the property.")] = 300.0,
     workers: Workers = None,
     memory: Memory = None,
@@ -112,7 +113,7 @@ def verify(
         raise LingraftError(f"{given.name} is in no run that names images. Give --data, a data set or FILE.npz.")
     which = None if images is None else int(images) if images.isdecimal() else parse_images(images)
     found = lingraft.verify(
-        given.network, which, data=data, eps=None if eps is None else parse_eps(eps), timeout=timeout, workers=workers,
+        given.network, which, data=data, eps=eps, clip=clip, timeout=timeout, workers=workers,
         memory=gibibytes(memory), double=double, certificates=certificates, check=check, ray=ray, seed=seed,
         device=device, progress=True,
     )  # fmt: skip

@@ -54,8 +54,9 @@ def locate(run: Run, request: Request) -> tuple[str, list[int]]:
 
 def called(run: Run, data: ImageSet) -> str:
     """What images that came without a name are called in this run: that of its data set only if they begin it."""
-    name = run.describe().data or OWN
-    if name not in DATASETS:
+    description = run.describe()
+    name = description.test_data or description.data or OWN
+    if not is_known(name):
         return name
     try:
         test = load(name, "test")

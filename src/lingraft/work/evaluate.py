@@ -71,7 +71,7 @@ def evaluate(
     else of the run, else [0, 1]; None: no limits).
     """
     kept = kept_run(model, run)
-    plan = evaluation.Attack(radius_of(eps, kept), attack, steps, restarts, step_size, seed)
+    plan = evaluation.Attack(radius_of(eps, kept, data), attack, steps, restarts, step_size, seed)
     with ExitStack() as inside:
         inside.enter_context(limited_threads(threads))
         if kept is not None:

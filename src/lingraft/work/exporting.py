@@ -62,7 +62,7 @@ def export(
     if network is None and vnnlib is None:
         raise LingraftError("nothing to export to. Give a path for the network, NET.onnx, or --vnnlib DIR, or both.")
     run = kept_run(model, None)
-    radius = 0.0 if vnnlib is None else radius_of(eps, run)
+    radius = 0.0 if vnnlib is None else radius_of(eps, run, data)
     plain = plain_network(model)
     shape = getattr(plain, "input_shape", None) if run is None else run.describe().input_shape
     if shape is not None and vnnlib is None and data is None:

@@ -51,7 +51,7 @@ def score(
     run = kept_run(model, None)
     name, own = (significance, None) if isinstance(significance, str) else ("gap", significance)
     config = GraftingConfig(
-        radius_of(eps, run),
+        radius_of(eps, run, data),
         ratio=ratio,
         significance=name,
         instability=instability,

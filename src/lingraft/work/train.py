@@ -270,8 +270,6 @@ def _description(
     if not isinstance(model, str) or is_network(model):
         return describe_own(network, tuple(material.train.images.shape[1:]), **more)
     return described(model, **{**more, "origin": None})
-        return describe_own(network, tuple(material.train.images.shape[1:]), **more)
-    return described(model, **{**more, "origin": None})
 
 
 def described(model: str, *, data: str, **more: Any) -> ModelDescription:
