@@ -66,4 +66,5 @@ def select(
         return
     Console().print(planned)
     beside = Path("runs") / short_name(given.name) if given.run is None else given.run.path
-    next_step(f"lingraft graft {given.words} --mask {path} -o {beside}-grafted")
+    data = " --data … --eps …" if given.run is None else ""
+    next_step(f"lingraft graft {given.words} --mask {path}{data} -o {beside}-grafted")

@@ -131,7 +131,10 @@ def verify(
         kept = "" if found.run is None else "   (does only the unknown ones again)"
         next_step(f"the same with --timeout {2 * timeout:g}{kept}")
     elif found.run is None:
-        next_step(f"lingraft save {given.words} --data {data} --eps {eps}   (a run, to graft it and for reports)")
+        said = (
+            f" --data {data}" + ("" if eps is None else f" --eps {eps}") + ("" if clip == "data" else f" --clip {clip}")
+        )
+        next_step(f"lingraft save {given.words}{said}   (a run, to graft it and for reports)")
     elif found.run.describe().grafted is None:
         next_step(f"lingraft graft {given.words} --ratio 0.5   (fewer unstable neurons, more images verified)")
 

@@ -69,10 +69,17 @@ def load(name: str, split: str, folder: Path | None = None, clip: Clip = GIVEN) 
     if split not in SPLITS:
         raise LingraftError(f"unknown split {split!r}. Known: {', '.join(SPLITS)}.")
     root = data_root() if folder is None else Path(folder)
-    clip = PIXELS if clip == GIVEN and not spec.ranged else clip
+    whole = spec.read("test" if split == "test" else "train", root)
+    if clip == GIVEN and not spec.ranged:
+        try:
+            whole = whole.within(PIXELS)
+        except LingraftError as error:
+            raise LingraftError(f"{name}: {error} On the command line: --clip LOW,HIGH or --clip none.") from error
+    else:
+        whole = whole.within(clip)
     if split == "test":
-        return spec.read("test", root).within(clip)
-    train, validation = divide(spec, spec.read("train", root).within(clip))
+        return whole
+    train, validation = divide(spec, whole)
     return train if split == "train" else validation
 
 

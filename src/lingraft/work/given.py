@@ -150,8 +150,8 @@ def require_same_data(description: ModelDescription, name: str | None, split: st
     same = digest_data(name) == description.data_sha256
     if split == "test" and same and not spec_of(name).divided:
         raise LingraftError(
-            f"the network was trained on the images of {name}, which prove little of others. Name test images with"
-            " --data, or train with --test-data, or put them into the file as test_images and test_labels."
+            f"the network is trained on the images of {name}, so they say little of others. Name test images with"
+            " --data (train, graft: --test-data), or put them into the file as test_images and test_labels."
         )
     if not asked and name == description.data and not same:
         raise LingraftError(
