@@ -71,8 +71,8 @@ class Run:
         """What `model.json` says."""
         if not self.description_path.exists():
             raise LingraftError(
-                f"{self.path} is not a run folder: it has no model.json. Make one with `lingraft train` or, of a trained"
-                " network of your own, with `lingraft save`."
+                f"{self.path} is not a run folder: it has no model.json. Make one with `lingraft train` or, of a"
+                " trained network of your own, with `lingraft save`."
             )
         try:
             description = ModelDescription.model_validate(read_json(self.description_path))
