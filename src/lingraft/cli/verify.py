@@ -110,7 +110,9 @@ def verify(
         )
     given = given_network(folder or onnx, model)
     if given.run is None and data is None:
-        raise LingraftError(f"{given.name} is in no run that names images. Give --data, a data set or FILE.npz.")
+        raise LingraftError(
+            f"{given.name} is in no run that names images. Give --data, a data set or FILE.npz, or --vnnlib."
+        )
     which = None if images is None else int(images) if images.isdecimal() else parse_images(images)
     found = lingraft.verify(
         given.network, which, data=data, eps=eps, clip=clip, timeout=timeout, workers=workers,

@@ -67,9 +67,9 @@ def network_of(model: nn.Module | Folder, device: Device) -> nn.Module:
         where = _resolved(device or "auto")
         if not is_in_run(model):
             assert not isinstance(model, Run)
-            model = network_from(model).eval()
-            require_precision(model)
-            return model.to(where)
+            made: nn.Module = network_from(model).eval()
+            require_precision(made)
+            return made.to(where)
         return load(model, device=where)
     require_precision(model)
     return model if device is None else model.to(_resolved(device))
