@@ -73,7 +73,10 @@ def _spec(name: str, changed: int, size: int) -> DataSpec:
     def read(part: str, folder: Path) -> ImageSet:
         if part not in parts:
             what = "training" if part == "train" else part
-            raise LingraftError(f"{path} has no {what} images. Save them in it as {part}_images and {part}_labels.")
+            raise LingraftError(
+                f"{path} has no {what} images. Save them in it as {part}_images and {part}_labels, or name a file that has"
+                f" them: --data{' (train, graft: --test-data)' if part == 'test' else ''}."
+            )
         if part == "train" and "validation" in parts:
             both = parts["train"], parts["validation"]
             return ImageSet(torch.cat([one.images for one in both]), torch.cat([one.labels for one in both]), clip)

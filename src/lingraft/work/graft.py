@@ -242,7 +242,8 @@ class _Graft:
         name = named(test_data)
         if name is None and test_data is data:
             raise LingraftError("give test_data, images that the network is not trained on, to measure it.")
-        require_same_data(self.description, name, "test", asked=True)
+        for trained in (self.description, *([] if self.parent is None else [self.parent.describe()])):
+            require_same_data(trained, name, "test", asked=True)
         _, images = images_of(test_data, "test", None, clip=self.description.clip)
         self.description.check_fits(images, "test")
         return images
