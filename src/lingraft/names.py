@@ -2,11 +2,20 @@
 
 import difflib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from lingraft.errors import LingraftError
 
 T = TypeVar("T")
+
+
+def short_name(text: str) -> str:
+    """A part of other names: `mine` of data/mine.npz, `net` of net.onnx, `make` of net.py:make, others as they are."""
+    name = Path(text.rpartition(":")[2]).name
+    for ending in (".npz", ".onnx.gz", ".onnx"):
+        name = name.removesuffix(ending)
+    return name
 
 
 def lookup(kind: str, name: str, known: Mapping[str, T]) -> T:

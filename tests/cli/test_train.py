@@ -80,7 +80,7 @@ def test_other_methods(tmp_path: Path, options: list[str]) -> None:
     [
         (["--data", "digitz"], "Did you mean 'digits'"),
         (["--model", "cnn"], "unknown model"),
-        (["--eps", "-0.1"], "between 0 and 1"),
+        (["--eps", "-0.1"], "at least 0"),
         (["--eps", "a lot"], "not a number"),
         (["--epochs", "0"], "epochs must be at least 1"),
         (["--method", "magic"], "unknown method"),

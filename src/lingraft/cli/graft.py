@@ -14,12 +14,16 @@ from lingraft.cli.config import Config
 from lingraft.cli.options import (
     Device,
     Json,
+    OwnModel,
+    RunData,
     RunEps,
     RunFolder,
     Seed,
+    TestData,
     Threads,
+    ValueRange,
+    given_network,
     next_step,
-    parse_eps,
     print_json,
     shown_eps,
 )
@@ -45,7 +49,8 @@ Unstable = Annotated[
 
 @app.command()
 def graft(
-    folder: RunFolder,
+    folder: RunFolder = None,
+    model: OwnModel = None,
     ratio: Annotated[
         float | None, typer.Option(help="Share of the neurons of the network to graft, in all. (default: 0.5)")
     ] = None,
@@ -108,6 +113,9 @@ def graft(
     freeze_weights: Annotated[bool, typer.Option("--freeze-weights", help="Train slopes and intercepts only.")] = False,
     batch: Annotated[int | None, typer.Option(help="Images a step. (default: as RUN was trained)")] = None,
     eps: RunEps = None,
+    clip: ValueRange = "data",
+    data: RunData = None,
+    test_data: TestData = None,
     images: Annotated[int, typer.Option(help="Test images, the first ones, for the robust accuracy.")] = 1000,
     search_epochs: Annotated[int, typer.Option(help="With auto: epochs of fine-tuning of a candidate.")] = 5,
     search_images: Annotated[int, typer.Option(help="With auto: validation images to verify, the first ones.")] = 50,
@@ -123,9 +131,12 @@ def graft(
     as_json: Json = False,
 ) -> None:
     """Score, choose, graft, fine-tune and evaluate; run it again to go on after a stop."""
+    given = given_network(folder, model)
     try:
         grafted = lingraft.graft_and_tune(
-            folder,
+            given.network,
+            data,
+            test_data=test_data,
             ratio=ratio,
             method=method,
             min_sa=min_sa,
@@ -149,7 +160,8 @@ def graft(
             finetune_loss=finetune_loss,
             freeze_weights=freeze_weights,
             batch=batch,
-            eps=None if eps is None else parse_eps(eps),
+            eps=eps,
+            clip=clip,
             images=images,
             search_epochs=search_epochs,
             search_images=search_images,
@@ -170,8 +182,9 @@ def graft(
     else:
         console = Console(highlight=False)
         console.print(grafted.plan)
-        console.print(_table(grafted.figures, grafted.run.describe().data))
-    next_step(f"lingraft evaluate {grafted.run.path}")
+        described = grafted.run.describe()
+        console.print(_table(grafted.figures, described.test_data or described.data))
+    next_step(f"lingraft evaluate {grafted.run.path}" + ("" if model is None else f" --model {model}"))
 
 
 def _table(figures: dict[str, Any], data: str | None) -> Table:

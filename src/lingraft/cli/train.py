@@ -11,8 +11,9 @@ from lingraft.cli import app
 from lingraft.cli.completion import offer
 from lingraft.cli.config import Config
 from lingraft.cli.following import is_follower
-from lingraft.cli.options import Device, Json, Seed, Threads, next_step, parse_eps, print_json
+from lingraft.cli.options import Device, Json, Seed, TestData, Threads, ValueRange, next_step, print_json
 from lingraft.errors import LingraftError
+from lingraft.names import short_name
 from lingraft.progress import console
 
 if TYPE_CHECKING:
@@ -22,19 +23,29 @@ if TYPE_CHECKING:
 @app.command()
 def train(
     data: Annotated[
-        str, typer.Option("--data", help="Data set: digits, mnist, svhn or cifar10.", autocompletion=offer("data"))
+        str,
+        typer.Option(
+            "--data", help="Data set: digits, mnist, svhn, cifar10, or a file FILE.npz.", autocompletion=offer("data")
+        ),
     ],
     model: Annotated[
         str,
-        typer.Option("--model", help="Network of the zoo; `lingraft zoo` lists them.", autocompletion=offer("model")),
+        typer.Option(
+            "--model",
+            help="Network of the zoo (`lingraft zoo` lists them), or of your own: FILE.py:NAME, the code that makes it,"
+            " or an ONNX file.",
+            autocompletion=offer("model"),
+        ),
     ],
+    test_data: TestData = None,
     eps: Annotated[
         str | None,
         typer.Option(
             "--eps",
-            help="Radius to be robust in, in pixels of [0, 1]; 0: standard training. (default: the paper's)",
+            help="Radius to be robust in, in the values of the data; 0: standard training. (default: of the data)",
         ),
     ] = None,
+    clip: ValueRange = "data",
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Run folder to write. (default: runs/DATA-MODEL)")
     ] = None,
@@ -106,8 +117,8 @@ def train(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Train a network of the zoo to be robust; run it again to go on after a stop."""
-    run = lingraft.Run(out or Path("runs") / f"{data}-{model}")
+    """Train a network to be robust; run it again to go on after a stop."""
+    run = lingraft.Run(out or Path("runs") / f"{short_name(data)}-{short_name(model)}")
     done_now = 0
 
     def count(history: "History") -> None:
@@ -119,7 +130,9 @@ def train(
         lingraft.train(
             model,
             data,
-            eps=None if eps is None else parse_eps(eps),
+            test_data=test_data,
+            eps=eps,
+            clip=clip,
             run=run,
             preset=preset,
             epochs=epochs,
@@ -171,7 +184,9 @@ def train(
             + " on validation images",
             soft_wrap=True,
         )
-    next_step(f"lingraft evaluate {run.path}")
+    own = f" --model {model}" if run.describe().needs_code else ""
+    tests = "" if test_data is not None or lingraft.data.spec_of(data).divided else " --data TEST.npz"
+    next_step(f"lingraft evaluate {run.path}{own}{tests}")
 
 
 def _parse_milestones(text: str | None) -> tuple[int, ...] | None:

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from lingraft.data import DATASETS, ImageSet
+from lingraft.data import ImageSet, is_known, spec_of
 from lingraft.data import load as load_data
 from lingraft.errors import LingraftError
 from lingraft.report.study import Study, Verification
@@ -38,13 +38,14 @@ class _Pictures:
     """Test images of one data set, each turned into a picture once."""
 
     def __init__(self, name: str, studies: Sequence[Study]):
-        spec = DATASETS.get(name)
-        self.classes = list(spec.class_names) if spec else []
+        self.classes: list[str] = []
         self.pictures: dict[int, str | None] = {}
         self.images: ImageSet | None = None
         self.why: str | None = None
         try:
-            self.images = load_data(name, "test") if spec else _kept_images(name, studies)
+            if is_known(name):
+                self.classes = list(spec_of(name).class_names)
+            self.images = load_data(name, "test") if is_known(name) else _kept_images(name, studies)
         except LingraftError as error:
             self.why = str(error)
 
@@ -122,10 +123,10 @@ def _witness(study: Study, record: dict[str, Any]) -> Tensor | None:
 
 
 def _predictions(study: Study, images: Sequence[Tensor | None]) -> list[int | None]:
-    """What the network of the run takes each image for; None where there is no image, or no network of the zoo."""
+    """What the network of the run takes each image for; None without an image, or if only code makes the network."""
     there = [i for i, image in enumerate(images) if image is not None]
     predictions: list[int | None] = [None] * len(images)
-    if study.description.architecture is None or not there:
+    if study.description.needs_code or not there:
         return predictions
     model = load(study.run)
     with torch.inference_mode():

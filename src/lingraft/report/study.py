@@ -145,9 +145,18 @@ class Study:
         if tried:
             return max(tried, key=lambda figures: (figures.steps * figures.restarts, figures.images))
         grafting = self.summary.grafting
-        if grafting is not None and data == self.description.data and _same(grafting.settings.get("eps"), eps):
+        if grafting is not None and data == self.tests and _same(grafting.settings.get("eps"), eps):
             return grafting.after
         return None
+
+    @property
+    def tests(self) -> str | None:
+        """The data set with the test images: what the run says, or of a file without any, what it was evaluated on."""
+        of = self.description
+        if of.test_data is not None or of.data_sha256 is None or not self.summary.evaluation:
+            return of.test_data or of.data
+        measured = [figures.data for figures in self.summary.evaluation.values()]
+        return of.data if of.data in measured else measured[-1]
 
     @property
     def eps(self) -> float | str | None:
@@ -160,14 +169,14 @@ class Study:
         return [self._row(each) for each in self.verifications] or [self._row(None)]
 
     def _row(self, verification: Verification | None) -> Row:
-        of = verification or self.description
-        eps = verification.eps if verification else self.eps
-        measured = self.evaluation(of.data, eps)
+        data, eps = (verification.data, verification.eps) if verification else (self.tests, self.eps)
+        measured = self.evaluation(data, eps)
         summary = verification.summary if verification else None
+        origin = self.description.origin
         return Row(
             run=self.name,
-            network=self.description.architecture or "a module of the user",
-            data=of.data,
+            network=self.description.architecture or (origin.place if origin else "a module of the user"),
+            data=data,
             eps=eps,
             grafted=self.grafted_share,
             sa=measured.sa if measured else None,
@@ -196,14 +205,16 @@ class Study:
         for row in self.rows:
             if row.data is not None and row.eps is not None and self.evaluation(row.data, row.eps) is None:
                 options = ["--eps", show_eps(row.eps)] if row.eps != self.eps else []
-                options += ["--data", row.data] if row.data != self.description.data else []
+                options += ["--data", row.data] if row.data != self.tests else []
                 what = f"{self.name} has no SA and RA at ε = {show_eps(row.eps)}."
                 missing[what] = self.command("evaluate", *options)
         return missing
 
     def command(self, name: str, *options: str) -> str:
         """A command of lingraft on this run, as one would type it."""
-        return shlex.join(["lingraft", name, str(self.run.path), *options])
+        origin = self.description.origin
+        own = ["--model", origin.place] if origin is not None and self.description.needs_code else []
+        return shlex.join(["lingraft", name, str(self.run.path), *own, *options])
 
 
 def _attack(measured: EvaluationFigures | OutcomeFigures | None) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lingraft.data import DATASETS, ImageSet, load
+from lingraft.data import ImageSet, is_known, load
 from lingraft.errors import LingraftError
 from lingraft.runs.run import Run
 from lingraft.runs.tensors import load_tensors, save_tensors
@@ -30,8 +30,9 @@ def locate(run: Run, request: Request) -> tuple[str, list[int]]:
     own: those that the run has keep their number, the others come behind them and are kept.
     """
     asked = list(zip(_digests(request.images.float()), request.labels or [], strict=True))
-    name = run.describe().data or OWN
-    if name in DATASETS:
+    description = run.describe()
+    name = description.test_data or description.data or OWN
+    if is_known(name):
         places = _places_in(name, request)
         if all(image in places for image in asked):
             return name, [places[image] for image in asked]
@@ -53,8 +54,9 @@ def locate(run: Run, request: Request) -> tuple[str, list[int]]:
 
 def called(run: Run, data: ImageSet) -> str:
     """What images that came without a name are called in this run: that of its data set only if they begin it."""
-    name = run.describe().data or OWN
-    if name not in DATASETS:
+    description = run.describe()
+    name = description.test_data or description.data or OWN
+    if not is_known(name):
         return name
     try:
         test = load(name, "test")

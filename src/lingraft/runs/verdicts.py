@@ -23,6 +23,7 @@ from torch import Tensor
 from lingraft.ball import Range, eps_name, kept
 from lingraft.errors import LingraftError
 from lingraft.files import append_line, read_lines
+from lingraft.names import short_name
 from lingraft.runs import Run, load_tensors, save_tensors
 from lingraft.runs.summary import VERDICTS
 from lingraft.solver.confirmation import checked
@@ -146,7 +147,7 @@ class Verdicts:
         if result.witness is not None:
             assert self.request.eps is not None
             radius = f"{self.request.eps:.6g}".replace(" #", "-")
-            name = f"witnesses/{self.data}-{result.index}-eps{radius}.safetensors"
+            name = f"witnesses/{short_name(self.data)}-{result.index}-eps{radius}.safetensors"
             about = {"label": result.label, "eps": result.eps, "weights": self.weights}
             save_tensors(self.run.path / name, {"witness": result.witness}, about)
             record["witness"] = name

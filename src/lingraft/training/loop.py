@@ -110,7 +110,7 @@ def fit(
     optimizer = make_optimizer(config.optimizer, plan.groups, config.momentum, device)
     settings = {
         "model": description.architecture,
-        "data": description.data,
+        "data": description.data_sha256 or description.data,  # of a file the content: its name may change
         "training_images": len(data.train),
         **plan.settings,
     }

@@ -13,11 +13,12 @@ import numpy as np
 
 from lingraft.checker.format import Certificate, encode, read
 from lingraft.checker.onnx_reader import load_network
-from lingraft.data import DATASETS
+from lingraft.data import is_known
 from lingraft.errors import LingraftError
 from lingraft.files import replacing
 from lingraft.formats.certificate_writer import CertificateWriter, claim_of_image
 from lingraft.formats.onnx_export import export_onnx
+from lingraft.names import short_name
 from lingraft.pool.here import Here
 from lingraft.pool.opening import open_pool
 from lingraft.pool.place import ANYWHERE, HERE, Place
@@ -195,11 +196,11 @@ class ImageCertificates:
     def _claim(self, i: int, result: Result) -> tuple[str, Certificate]:
         """The name of the certificate of image `i`, and what it claims."""
         about: dict[str, Any] = {} if self.data is None else {"data": self.data}
-        about |= {"split": "test"} if self.data in DATASETS else {}
+        about |= {"split": "test"} if is_known(self.data) else {}
         about |= {"index": result.index}
         eps = self.request.eps
         radius = "" if eps is None else f"-eps{eps:.6g}".replace(" #", "-")
-        return f"{self.data or 'image'}-{result.index}{radius}", claim_of_image(self.request, i, about)
+        return f"{short_name(self.data or 'image')}-{result.index}{radius}", claim_of_image(self.request, i, about)
 
 
 def _claim(certificate: Certificate) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Training a network of the zoo or a module of the user's own, in a run folder."""
+"""Training a network of the zoo or one of the user's own, in a run folder."""
 
 import copy
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from lingraft.ball import GIVEN, Clip, Eps, Radius, largest, radius
-from lingraft.data import DATASETS, ImageSet
+from lingraft.data import ImageSet, is_known, spec_of
 from lingraft.data import load as load_data
 from lingraft.device import device_of, limited_threads, require_precision, resolve_device
 from lingraft.errors import LingraftError
@@ -24,6 +24,7 @@ from lingraft.names import lookup
 from lingraft.report.run_figures import plot_history
 from lingraft.runs import ModelDescription
 from lingraft.runs.holding import holding
+from lingraft.runs.origin import is_network, network_from
 from lingraft.training import (
     Destination,
     History,
@@ -37,7 +38,19 @@ from lingraft.training import (
 )
 from lingraft.training.callbacks import OnEpoch, print_epoch
 from lingraft.training.distributed import joined, leads
-from lingraft.work.given import Device, Folder, describe_own, device_for, name_of, run_of
+from lingraft.work.given import (
+    Device,
+    Folder,
+    describe_own,
+    device_for,
+    digest_data,
+    keep_onnx,
+    name_of,
+    named,
+    origin_in,
+    require_tests,
+    run_of,
+)
 from lingraft.work.tune import keep_training, tune_and_keep
 
 #: Share of the training images, the last ones, that decide which epoch is the best where no others are given.
@@ -52,6 +65,7 @@ def train(
     data: Any,
     validation: Any = None,
     *,
+    test_data: str | Path | None = None,
     eps: Eps | None = None,
     clip: Clip = GIVEN,
     run: Folder | None = None,
@@ -88,8 +102,10 @@ def train(
 ) -> nn.Module:
     """A robustly trained copy of `model` in eval mode, kept in `run` if there is one; `model` itself is not changed.
 
-    `model` may be the name of a network of the zoo, `data` that of a data set, which has validation images, a default
-    of `eps` (the paper's) and of `augment` (random crops and flips) of its own. The options are those of `lingraft
+    `model` may be the name of a network of the zoo, an ONNX file, or code that makes a network, "net.py:make_net".
+    `data` may be the name of a data set, which has validation images, a default of `eps` (the paper's) and of `augment`
+    (random crops and flips) of its own, or a file of images, "mine.npz" (see `lingraft.data.npz`); the run remembers
+    it, and `test_data`, a data set or file with the test images if `data` has none. The options are those of `lingraft
     train`; what is None is as the `preset` has it for the `method`: fast adversarial training ("fat") or any other of
     `lingraft.training.METHODS`. A `loss` of your own takes its place, see `lingraft.training.Loss`. With `eps` = 0
     nothing is attacked. A module is trained from the weights it has, unless `initialization` draws new ones.
@@ -111,7 +127,8 @@ def train(
     if not isinstance(model, str):
         device_of(model)  # complains of anything else
         require_precision(model)
-    spec = lookup("data set", data, DATASETS) if isinstance(data, str) else None
+    data = data if named(data) is None else named(data)
+    spec = spec_of(data) if isinstance(data, str) else None
     is_grafted = isinstance(model, nn.Module) and bool(grafted_activations(model))
     if line_lr is not None and not is_grafted:
         raise LingraftError("line_lr is the learning rate of grafted lines, and the model has none. Leave it out.")
@@ -143,17 +160,25 @@ def train(
         where = device_for(model, device) if isinstance(model, nn.Module) else resolve_device(str(device or "auto"))
         where, follower = inside.enter_context(joined(where))
         augmented = bool(spec and spec.augment) if augment is None else augment
-        material, name = _material(data, validation, augmented, clip)
+        material, name = material_of(data, validation, augmented, clip)
         config = replace(config, clip=material.train.clip)
         material.require_ball(config)
         network = _network(model, data, config)
-        from_run = None if parent is None else str(run_of(parent).path)
-        description = _description(model, network, material, config, data=name, parent=from_run)
+        before = None if parent is None else run_of(parent)
+        description = _description(
+            model, network, material, config,
+            data=name, data_sha256=digest_data(name), test_data=named(test_data),
+            parent=None if before is None else str(before.path), origin=origin_in(model, before),
+        )  # fmt: skip
+        if description.test_data is not None:
+            require_tests(description, description.test_data)
         # without a run it is the same, in a folder that is gone afterwards
         kept = run_of(follower or run or Path(inside.enter_context(TemporaryDirectory(prefix="lingraft-"))) / "run")
         inside.enter_context(holding(kept.path))
+        keep_onnx(kept, model, before)
         options = {
-            "data": data, "model": model, "eps": config.eps, "preset": preset, "method": method, **settings,
+            "data": data, "test_data": test_data, "model": model, "eps": config.eps,
+            "clip": "none" if clip is None else clip, "preset": preset, "method": method, **settings,
             "threads": threads, "device": None if device is None else str(device),
         }  # fmt: skip
         of_python = {"validation": validation, "loss": loss, "line_lr": line_lr, "augment": augment, "parent": parent}
@@ -202,16 +227,23 @@ def _radius(eps: Eps | None, data: Any) -> Radius:
         return radius(eps, alike=True)
     if not isinstance(data, str):
         raise LingraftError("give eps, the radius to be robust in, in the values of the data; 0: standard training.")
-    return DATASETS[data].eps
+    usual = spec_of(data).eps
+    if usual is None:
+        raise LingraftError(f"{data} says no radius. Give --eps, the radius to be robust in; 0: standard training.")
+    return usual
 
 
 def _network(model: nn.Module | str, data: Any, config: TrainingConfig) -> nn.Module:
-    """A new network of the zoo, or a copy of the given module."""
-    if isinstance(model, str):
+    """A new network of the zoo, one that a file or code gives, or a copy of the given module."""
+    if isinstance(model, str) and is_network(model):
+        torch.manual_seed(config.seed)
+        model = network_from(model)
+        assert isinstance(model, nn.Module)
+    elif isinstance(model, str):
         lookup("model", model, zoo.MODELS)
         if not isinstance(data, str):
             raise LingraftError("a network of the zoo is made for a data set. Give its name, or a module of your own.")
-        spec = DATASETS[data]
+        spec = spec_of(data)
         torch.manual_seed(config.seed)
         network: nn.Module = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
         draw(network, config.initialization or ("intervals" if config.certified and largest(config.eps) > 0 else "he"))
@@ -223,11 +255,12 @@ def _network(model: nn.Module | str, data: Any, config: TrainingConfig) -> nn.Mo
     return network
 
 
-def _material(data: Any, validation: Any, augment: bool, clip: Clip) -> tuple[TrainingData, str]:
+def material_of(data: Any, validation: Any, augment: bool, clip: Clip) -> tuple[TrainingData, str]:
     """What to train and to validate on, and a name for it."""
     if isinstance(data, str):
-        held_out = load_data(data, "validation") if validation is None else validation
-        return TrainingData(load_data(data, "train").within(clip), ImageSet.of(held_out, clip=clip), augment), data
+        held_out = load_data(data, "validation", clip=clip) if validation is None else validation
+        train = load_data(data, "train", clip=clip)
+        return TrainingData(train, ImageSet.of(held_out, clip=clip), augment), data
     train = ImageSet.of(data, clip=clip)
     given = [train] if validation is None else [train, ImageSet.of(validation, clip=train.clip)]
     images, held_out = given if len(given) == 2 else _divided(given[0])
@@ -246,14 +279,14 @@ def _description(
     model: nn.Module | str, network: nn.Module, material: TrainingData, config: TrainingConfig, **more: Any
 ) -> ModelDescription:
     more = {"eps": config.eps, "clip": config.clip, "seed": config.seed, **more}
-    if not isinstance(model, str):
+    if not isinstance(model, str) or is_network(model):
         return describe_own(network, tuple(material.train.images.shape[1:]), **more)
-    return described(model, **more)
+    return described(model, **{**more, "origin": None})
 
 
 def described(model: str, *, data: str, **more: Any) -> ModelDescription:
     """What `model.json` says of a network of the zoo that was made for a data set."""
-    spec = DATASETS[data]
+    spec = spec_of(data)
     return ModelDescription(
         architecture=model,
         input_shape=spec.input_shape,
@@ -267,5 +300,6 @@ def described(model: str, *, data: str, **more: Any) -> ModelDescription:
 
 def _title(model: nn.Module, description: ModelDescription, eps: Radius) -> str:
     name = type(model).__name__ if description.architecture is None else zoo.MODELS[description.architecture].title
-    data = DATASETS[description.data].title if description.data in DATASETS else "images of the user's own"
+    known = description.data is not None and is_known(description.data)
+    data = spec_of(str(description.data)).title if known else "images of the user's own"
     return f"{name} on {data}, ε = {eps:.4g}"

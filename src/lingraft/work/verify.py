@@ -20,7 +20,7 @@ from lingraft.runs.own_images import locate
 from lingraft.runs.verdicts import Verdicts
 from lingraft.solver.request import Constraints, Limits, Request
 from lingraft.work.certify import ImageCertificates
-from lingraft.work.given import Device, Folder, clip_of, images_of, kept_run, network_of, radius_of
+from lingraft.work.given import Device, Folder, clip_of, images_of, is_in_run, kept_run, network_of, radius_of
 from lingraft.work.keeping import entry_name, find_verdicts, require_same_weights
 from lingraft.work.results import Results
 
@@ -54,12 +54,12 @@ def verify(
 ) -> Results:
     """The verdict on every image: does the model keep its label on the whole region around it?
 
-    `model` is in eval mode, or the folder of a run: then model, data set and `eps` are by default those of the run, and
-    verdicts are kept there. `images` are (N, *shape) and `labels` (N,), or both in one: a DataLoader, a Dataset, an
-    ImageSet, whatever `ImageSet.of` takes. Or `images` says which of `data`: a number (the first ones), a slice,
-    "50:100" or "all", by default the first 1000; `data` is the name of a data set, whose test images are meant, or
-    anything that `ImageSet.of` takes. uint8 images mean [0, 1]; samples may have any shape: images, rows of a table,
-    sequences.
+    `model` is in eval mode, or an ONNX file, code that makes a network ("net.py:make_net"), or the folder of a run:
+    then model, data set and `eps` are by default those of the run, and verdicts are kept there. `images` are (N,
+    *shape) and `labels` (N,), or both in one: a DataLoader, a Dataset, an ImageSet, whatever `ImageSet.of` takes. Or
+    `images` says which of `data`: a number (the first ones), a slice, "50:100" or "all", by default the first 1000;
+    `data` is the name or file ("mine.npz") of a data set, whose test images are meant, or anything that `ImageSet.of`
+    takes. uint8 images mean [0, 1]; samples may have any shape: images, rows of a table, sequences.
 
     The region is the ℓ∞ ball of radius `eps` cut to `clip`, or the box from `lower` to `upper` (N, *shape), taken as it
     is (`images` may then be None: the middle of the boxes). `eps` is a number, a text such as "2/255", or a tensor: a
@@ -94,11 +94,12 @@ def verify(
     with ExitStack() as inside:
         if kept is not None:
             inside.enter_context(holding(kept.path))  # before its weights are read: verdicts name them
-            eps = radius_of(eps, kept) if lower is None and upper is None else eps
+        if lower is None and upper is None and (kept is not None or data is not None):
+            eps = radius_of(eps, kept, data)
         asked = _asked(kept, images, labels, data, clip, boxes=lower is not None)
         network = network_of(model, device)
-        if kept is not None and isinstance(model, nn.Module):
-            require_same_weights(kept, model)
+        if kept is not None and not is_in_run(model):
+            require_same_weights(kept, network)
         request = Request(
             network, asked.images, asked.labels,
             eps=eps, lower=lower, upper=upper, clip=asked.clip, constraints=constraints,

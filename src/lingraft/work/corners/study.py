@@ -26,6 +26,7 @@ from lingraft.runs.verdicts import Verdicts, digest_weights
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Result
 from lingraft.work.corners.exemplars import corner_cases, modal_classes
+from lingraft.work.given import require_same_data
 from lingraft.work.keeping import find_verdicts
 
 
@@ -102,7 +103,7 @@ def agreed(runs: Sequence[Run], eps: Eps | None, data: str | None) -> tuple[str,
     """Data set, ε and number of classes of all the runs, after checking that they can be compared."""
     descriptions = [run.describe() for run in runs]
     for what, option, values in (
-        ("data", "; name one with --data", [each.data_set(data) for each in descriptions]),
+        ("data", "; name one with --data", [each.data_set(data, "test") for each in descriptions]),
         ("eps", "; name one with --eps", [each.radius(eps) for each in descriptions]),
         ("range of values", "", [shown(each.clip) for each in descriptions]),
         ("classes", "", [each.classes for each in descriptions]),
@@ -120,7 +121,7 @@ def agreed(runs: Sequence[Run], eps: Eps | None, data: str | None) -> tuple[str,
         if weights in known:
             raise LingraftError(f"{known[weights].path} and {run.path} hold the same weights. Name each network once.")
         known[weights] = run
-    return descriptions[0].data_set(data), descriptions[0].radius(eps), descriptions[0].classes
+    return descriptions[0].data_set(data, "test"), descriptions[0].radius(eps), descriptions[0].classes
 
 
 def corners(
@@ -208,7 +209,9 @@ class Cases:
 def _find_cases(
     plain: Sequence[Run], grafted: Sequence[Run], data: str, images: int | None, classes: int, device: torch.device
 ) -> Cases:
-    test = load_data(data, "test").within(plain[0].describe().clip)
+    for run in (*plain, *grafted):
+        require_same_data(run.describe(), data, "test", asked=True)
+    test = load_data(data, "test", clip=plain[0].describe().clip)
     test = test if images is None else test.take(images)
     plain[0].describe().check_fits(test, "test")
     predicted: dict[Run, Tensor] = {}
