@@ -112,7 +112,7 @@ def test_a_tool_that_is_not_there(run, tmp_path, monkeypatch) -> None:
     [
         (["--against", "marabu"], "Did you mean 'marabou'"),
         (["--against", "marabou", "--tool", "/nowhere/Marabou"], "not a program"),
-        (["--against", "marabou", "--eps", "2"], "--eps"),
+        (["--against", "marabou", "--eps", "2"], "whole pixel range"),
         (["--against", "marabou", "--timeout", "0"], "time limit"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from lingraft.ball import GIVEN, Clip, Eps
+from lingraft.ball import GIVEN, Ball, Clip, Eps
 from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
 from lingraft.formats.benchmark import NETWORK, Properties, write_properties
@@ -70,6 +70,7 @@ def export(
     else:
         _, test = images_of(data, "test", run, clip=clip)
         shape = tuple(test.images.shape[1:])
+        Ball.around(radius, (1, *shape), test.clip)  # complains before anything is written
     compared = None if test is None else test.pixels(slice(COMPARED_IMAGES))
     paths = [Path(path) for path in (network, vnnlib and Path(vnnlib) / NETWORK) if path is not None]
     differences = [

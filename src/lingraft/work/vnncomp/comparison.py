@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from lingraft.ball import GIVEN, Clip, Eps
+from lingraft.ball import GIVEN, Ball, Clip, Eps
 from lingraft.errors import LingraftError
 from lingraft.files import write_json
 from lingraft.formats.answer import Answer
@@ -130,6 +130,7 @@ def compare(
     other, command = find_tool(against, tool)
     form = form or other.form
     _, test = images_of(data, "test", run, clip=clip)
+    Ball.around(radius, (1, *test.images.shape[1:]), test.clip)  # complains before anything is written
     plain, some = plain_network(model), test.take(images).pixels(slice(COMPARED_IMAGES))
     with holding(folder):
         their_network = NETWORK if form == "output" else f"onnx/network_{form}.onnx"
