@@ -40,6 +40,10 @@ class Budget:
             raise Exhausted("memory")
 
 
+#: For work that nobody waits for.
+UNLIMITED = Budget()
+
+
 def usable_cores() -> int:
     """Cores that this process may use, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

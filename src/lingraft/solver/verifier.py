@@ -19,6 +19,7 @@ from lingraft.solver.bounds import SiteBounds, bound_sites, margin_crown, margin
 from lingraft.solver.branching import require_rule
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.collapse import Collapsed, collapse
+from lingraft.solver.crown import chunks
 from lingraft.solver.dual import Domains, Dual, root_domains
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.margin import MARGIN
@@ -175,7 +176,7 @@ class _Attempt:
     ):
         self.verifier, self.problem, self.budget, self.proof, self.stop = verifier, problem, budget, proof, stop
         self.network = verifier.network
-        self.falsifier = Falsifier(verifier.single, problem.region, problem.spec, problem.offset, seed)
+        self.falsifier = Falsifier(verifier.single, problem.region, problem.spec, problem.offset, seed, budget)
         self.result = Result("unknown", "forward")
         self.rounding = torch.zeros_like(problem.offset)
 
@@ -203,12 +204,20 @@ class _Attempt:
         found = bound_sites(self.network, problem.region, self.budget, sizes=sizes)
         self._allow_for_rounding(found)
         self._count(found)
-        loss = Loss(found.losses)
-        bounds = margin_crown(self.network, found, *self._spec(every), loss) - loss.total
-        self.rounding = self.rounding + loss.total
+        bounds = self._crown(found, every)
         left = left[_open(bounds)[left]]
         result.crown = bounds.tolist()
         return self._optimize(found, left) if len(left) else self.finish("verified")
+
+    def _crown(self, found: SiteBounds, margins: Tensor) -> Tensor:
+        """Bounds of the margins by CROWN, less what rounding may add; from now on `rounding` allows for that, too."""
+        bounds, losses = [], []
+        for some in chunks(self.network, len(self.network.nodes) - 1, margins, self.budget):
+            loss = Loss(found.losses)
+            bounds.append(margin_crown(self.network, found, *self._spec(some), loss, self.budget) - loss.total)
+            losses.append(loss.total + torch.zeros_like(bounds[-1]))
+        self.rounding = self.rounding + torch.cat(losses)
+        return torch.cat(bounds)
 
     def _allow_for_rounding(self, found: SiteBounds) -> None:
         """Set `rounding` for these bounds."""
@@ -237,7 +246,7 @@ class _Attempt:
         result = self.result
         result.stage = "alpha"
         collapsed = collapse(self.network, found, *self._spec(left), self.budget)
-        dual, exact = Dual(collapsed, self.verifier.dtype), Dual(collapsed, torch.float64)
+        dual, exact = self._duals(collapsed)
         bounds, domains = improve(dual, root_domains(collapsed, dual.dtype), ALPHA_STEPS, enough=ENOUGH)
         certain = exact.bound(domains.exactly())
         open_ = _open(certain)
@@ -254,8 +263,11 @@ class _Attempt:
 
     def resume(self, remainder: Remainder) -> Result:
         """Branch and bound of what an earlier attempt left."""
-        collapsed = remainder.collapsed
-        return self._branch(Dual(collapsed, self.verifier.dtype), Dual(collapsed, torch.float64), remainder, {})
+        return self._branch(*self._duals(remainder.collapsed), remainder, {})
+
+    def _duals(self, collapsed: Collapsed) -> tuple[Dual, Dual]:
+        """One to search with, and one in float64 to prove with."""
+        return Dual(collapsed, self.verifier.dtype, self.budget), Dual(collapsed, torch.float64, self.budget)
 
     def _branch(self, dual: Dual, exact: Dual, work: Remainder, proofs: dict[int, MarginProof]) -> Result:
         """One open margin after the other."""
