@@ -17,6 +17,9 @@ from lingraft.errors import LingraftError
 from lingraft.pool.work import Work
 from lingraft.pool.worker import Worker, Workers
 
+#: Whether this system has them: they inherit an open socket.
+POSSIBLE = os.name == "posix"
+
 
 class ProcessWorker(Worker):
     """One process, which gets its pickled `work` when it is up and may use `memory` bytes."""
@@ -90,6 +93,8 @@ class Processes(Workers[ProcessWorker]):
 
     def __init__(self, work: Work[Any, Any], size: int, memory: float):
         super().__init__(work)
+        if not POSSIBLE:
+            raise LingraftError("worker processes need Linux or macOS. Use workers=0, which works in this process.")
         self.packed, self._size, self.memory = pickle.dumps(work), size, memory / size
 
     @property
