@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
 from lingraft.errors import LingraftError
+from lingraft.pool.server import STAGE
 from lingraft.pool.work import Work
 from lingraft.pool.worker import Worker, Workers
 
@@ -66,7 +67,12 @@ class ProcessWorker(Worker):
 
     def receive(self) -> bytes | None:
         try:
-            return self.connection.recv_bytes() if self.connection.poll() else b""
+            while self.connection.poll():
+                message = self.connection.recv_bytes()
+                if not message.startswith(STAGE):
+                    return message
+                self.stage = message.removeprefix(STAGE).decode()
+            return b""
         except (EOFError, OSError):
             return None
 

@@ -107,6 +107,9 @@ class Verifier:
     def __init__(self, network: Network, double: bool = False, branching: str = "smart"):
         self.network, self.branching = network, branching
         require_rule(branching)
+        #: the stage of the last attempt, and who is told when one begins
+        self.stage = "forward"
+        self.on_stage: Callable[[str], None] | None = None
         self.single = network.to(torch.float32)
         self.sizes = Sizes(network)
         self.dtype = torch.float64 if double else torch.float32
@@ -178,7 +181,13 @@ class _Attempt:
         self.network = verifier.network
         self.falsifier = Falsifier(verifier.single, problem.region, problem.spec, problem.offset, seed, budget)
         self.result = Result("unknown", "forward")
+        self._enter("forward")
         self.rounding = torch.zeros_like(problem.offset)
+
+    def _enter(self, stage: str) -> None:
+        self.result.stage = self.verifier.stage = stage
+        if self.verifier.on_stage is not None:
+            self.verifier.on_stage(stage)
 
     def finish(self, verdict: str, reason: str | None = None) -> Result:
         self.result.verdict, self.result.reason = verdict, reason
@@ -192,7 +201,7 @@ class _Attempt:
             return self.finish("misclassified")
         every = left = torch.arange(len(problem.spec), device=problem.spec.device)
         self._attack(left, QUICK_STEPS, 1)
-        result.stage = "intervals"
+        self._enter("intervals")
         sizes = self.verifier.sizes
         found = bound_sites(self.network, problem.region, self.budget, "intervals", sizes)
         self._allow_for_rounding(found)
@@ -200,7 +209,7 @@ class _Attempt:
         if not len(left):
             self._count(found)
             return self.finish("verified")
-        result.stage = "crown"
+        self._enter("crown")
         found = bound_sites(self.network, problem.region, self.budget, sizes=sizes)
         self._allow_for_rounding(found)
         self._count(found)
@@ -236,7 +245,7 @@ class _Attempt:
                 self.result.unstable[site.name] = int(unstable(site, *found.bounds[i]).sum())
 
     def _attack(self, margins: Tensor, steps: int, restarts: int) -> None:
-        self.result.stage = "attack"
+        self._enter("attack")
         witness = self.falsifier.search(margins, steps, restarts)
         if witness is not None:
             raise Falsified(witness)
@@ -244,7 +253,7 @@ class _Attempt:
     def _optimize(self, found: SiteBounds, left: Tensor) -> Result:
         """α on the margins, another attack, then branch and bound, the lowest margin first."""
         result = self.result
-        result.stage = "alpha"
+        self._enter("alpha")
         collapsed = collapse(self.network, found, *self._spec(left), self.budget)
         dual, exact = self._duals(collapsed)
         bounds, domains = improve(dual, root_domains(collapsed, dual.dtype), ALPHA_STEPS, enough=ENOUGH)
@@ -271,7 +280,7 @@ class _Attempt:
 
     def _branch(self, dual: Dual, exact: Dual, work: Remainder, proofs: dict[int, MarginProof]) -> Result:
         """One open margin after the other."""
-        self.result.stage = "branch"
+        self._enter("branch")
         for done, margin in enumerate(work.margins):
             column = margin.base.margin
             attack = partial(self._try, work.numbers[column])
