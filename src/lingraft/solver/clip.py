@@ -92,6 +92,7 @@ class Forms:
 
     def clip(self, domains: Domains, margin: Row) -> None:
         """Tighten the bounds of the domains in place, given p (n, B) below their margins and the bounds as c (B,)."""
+        self.budget.check_time()
         reach = (self.looks_at @ margin.p.abs()).float().clamp(min=1e-30)
         bound = torch.where(torch.isfinite(margin.c), margin.c - MARGIN, -torch.inf)
         binding = (-bound < 2 * reach).any(1)  # else the constraint cannot bind on these pixels

@@ -9,7 +9,7 @@ from lingraft.solver.network import Network
 from lingraft.solver.region import Region
 
 #: Products that a step of an attack computes between two looks at the clock, at least those of one image.
-CHUNK = 500_000_000
+CHUNK = 300_000_000
 
 
 class Falsifier:

@@ -1,0 +1,133 @@
+"""The clock is looked at wherever work can be long, and what it interrupts is never a proof."""
+
+import math
+import time
+from collections import Counter
+
+import pytest
+import random_networks as nets
+import torch
+from torch import nn
+
+from lingraft.solver.ascent import improve
+from lingraft.solver.bounds import bound_sites, margin_crown
+from lingraft.solver.budget import Budget, Exhausted, free_memory
+from lingraft.solver.clip import Forms
+from lingraft.solver.collapse import collapse
+from lingraft.solver.dual import Dual, root_domains
+from lingraft.solver.facets import first_site, fit
+from lingraft.solver.falsify import CHUNK, Falsifier
+from lingraft.solver.intervals import work
+from lingraft.solver.network import Network
+from lingraft.solver.request import Request
+from lingraft.solver.tighten import tighten
+from lingraft.solver.verifier import Verifier
+
+
+class Counted(Budget):
+    """Time is over at the `most`-th look at the clock."""
+
+    def __init__(self, most: float = math.inf):
+        super().__init__()
+        self.looks, self.most = 0, most
+
+    def check_time(self) -> None:
+        self.looks += 1
+        if self.looks >= self.most:
+            raise Exhausted("time")
+
+
+def test_every_part_of_the_solver_stops_when_the_time_is_over() -> None:
+    model, region, spec, offset, collapsed, *_ = nets.partly_negative(1, "relu", 0.1)
+    network = Network.from_module(model, region.lower.shape)
+    found = bound_sites(network, region, Budget())
+    dual, domains = Dual(collapsed, torch.float64), root_domains(collapsed, torch.float64)
+    over = Budget(0.0)
+    late = Dual(collapsed, torch.float64)
+    late.budget = over
+    first, forms = first_site(collapsed), Forms(collapsed, dual, domains.exactly())
+    forms.budget = over
+    assert first is not None
+    assert forms.groups
+    attack = Falsifier(network.to(torch.float32), region, spec, offset + 100, budget=over)
+    for do in (
+        lambda: bound_sites(network, region, over, "intervals"),
+        lambda: bound_sites(network, region, over),
+        lambda: margin_crown(network, found, spec, offset, budget=over),
+        lambda: collapse(network, found, spec, offset, over),
+        lambda: Dual(collapsed, torch.float64, over),
+        lambda: late.bound(domains),
+        lambda: improve(late, domains, 1),
+        lambda: fit(first, late, domains),
+        lambda: tighten(late, late, domains, torch.arange(1), 1),
+        lambda: Forms(collapsed, late, domains.exactly()),
+        lambda: forms.clip(domains, dual.bounded(domains.exactly())),
+        lambda: attack.search(torch.tensor([0]), 1),
+    ):
+        with pytest.raises(Exhausted, match="time"):
+            do()
+
+
+def test_the_attack_looks_at_the_clock_between_a_few_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Network.from_module(nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4)).eval(), (6,))
+    assert work(network) == 6 * 5 + 5 * 4 + 2
+    region = nets.box((6,), 0, 0.1)
+    spec, offset = torch.eye(4).double(), torch.full((4,), 100.0).double()
+    whole = Falsifier(network.to(torch.float32), region, spec, offset)
+    assert whole.together == CHUNK // work(network)
+    monkeypatch.setattr("lingraft.solver.falsify.CHUNK", 3 * work(network))
+    budget = Counted()
+    parts = Falsifier(network.to(torch.float32), region, spec, offset, budget=budget)
+    assert parts.search(torch.arange(4), 5) is None
+    assert budget.looks == 6 * 2, "four images, three at a time, in five steps and at the end"
+    # in parts it finds what it finds at once
+    low = whole.margins((region.lower + region.upper)[None].float() / 2)[0] - 100 - 0.02
+    for attack in (whole, parts):
+        attack.offset = -low
+    at_once, in_parts = (attack.search(torch.arange(4), 20, 5) for attack in (whole, parts))
+    assert (at_once is None) == (in_parts is None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("above", [0.05, -0.05])
+def test_whatever_is_interrupted_is_not_a_proof(monkeypatch: pytest.MonkeyPatch, above: float) -> None:
+    """A search that ends at some look at the clock, early or late: unknown, with the stage that it was in."""
+    request = nets.branchy(1, above)
+    verifier, problem = Verifier(request.network), request.problem(0)
+    whole = Counted()
+    monkeypatch.setattr("lingraft.solver.verifier.Budget", lambda *_: whole)
+    expected = verifier.verify(problem, 60).verdict
+    assert expected == ("verified" if above > 0 else "falsified")
+    stages: Counter[str] = Counter()
+    for most in sorted({round(whole.looks ** (n / 24)) for n in range(25)}):
+        budget = Counted(most)
+        monkeypatch.setattr("lingraft.solver.verifier.Budget", lambda *_, budget=budget: budget)
+        result = verifier.verify(problem, 60, prove=True)
+        assert (result.verdict, result.reason, result.proof) == ("unknown", "time", None), most
+        assert verifier.stage == result.stage
+        stages[result.stage] += 1
+    assert set(stages) >= ({"attack", "crown", "alpha", "branch"} if above > 0 else {"attack"}), stages
+
+
+@pytest.mark.slow
+def test_a_large_network_keeps_its_limit_in_this_process() -> None:
+    """Its first attack alone, nine images in eleven steps, takes several times as long."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 128, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(128, 128, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10),
+    ).eval()  # fmt: skip
+    image = torch.rand(1, 3, 32, 32)
+    request = Request(model, image, model(image).argmax(1), eps=1e-6)
+    verifier, begun = Verifier(request.network), time.process_time()
+    result = verifier.verify(request.problem(0), 0.5)
+    spent = time.process_time() - begun  # whatever else the machine does
+    assert (result.verdict, result.reason) == ("unknown", "time")
+    assert result.stage in ("attack", "intervals", "crown")
+    assert spent <= 0.5 * 1.02 + 1
+
+
+def test_memory_of_a_system_that_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert free_memory() > 0
+    monkeypatch.delattr("os.sysconf")
+    assert free_memory() > 1e9
