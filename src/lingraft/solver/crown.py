@@ -99,7 +99,9 @@ def chunks(network: Network, start: int, indices: Tensor, budget: Budget) -> Ite
 
 
 def row_width(network: Network, start: int, budget: Budget = UNLIMITED) -> int:
-    """Largest number of coefficients that one row over node `start` has on its way back, by passing one back."""
+    """Largest number of coefficients that one row over node `start` has on its way back, by passing one back, once."""
+    if start in network.widths:
+        return network.widths[start]
     widest = 1
 
     def watch(i: int, rows: Rows) -> tuple[Rows, Tensor]:
@@ -109,7 +111,8 @@ def row_width(network: Network, start: int, budget: Budget = UNLIMITED) -> int:
 
     middle = torch.tensor([network.nodes[start].size // 2], device=device_of(network))
     rows, _ = pass_back(network, *neuron_rows(network, start, middle), watch, budget=budget)
-    return max(widest, rows.coefficients[0].numel())
+    network.widths[start] = max(widest, rows.coefficients[0].numel())
+    return network.widths[start]
 
 
 def crown_bounds(
