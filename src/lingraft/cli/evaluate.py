@@ -39,7 +39,7 @@ def evaluate(
     eps: RunEps = None,
     clip: ValueRange = "data",
     data: RunData = None,
-    batch: Annotated[int, typer.Option(help="Images attacked at a time; does not change the result.")] = 256,
+    batch: Annotated[int, typer.Option(help="Images attacked at a time; does not change the result of PGD.")] = 256,
     intervals: Annotated[
         bool | None,
         typer.Option(help="Say what intervals alone certify. (default: of runs trained for certificates)"),
