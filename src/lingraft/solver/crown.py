@@ -104,13 +104,15 @@ def row_width(network: Network, start: int, budget: Budget = UNLIMITED) -> int:
         return network.widths[start]
     widest = 1
 
-    def watch(i: int, rows: Rows) -> tuple[Rows, Tensor]:
+    def watch(i: int, rows: Rows) -> None:
         nonlocal widest
         widest = max(widest, rows.coefficients[0].numel())
+
+    def unchanged(i: int, rows: Rows) -> tuple[Rows, Tensor]:
         return rows, rows.coefficients.new_zeros(len(rows))
 
     middle = torch.tensor([network.nodes[start].size // 2], device=device_of(network))
-    rows, _ = pass_back(network, *neuron_rows(network, start, middle), watch, budget=budget)
+    rows, _ = pass_back(network, *neuron_rows(network, start, middle), unchanged, watch, budget)
     network.widths[start] = max(widest, rows.coefficients[0].numel())
     return network.widths[start]
 
