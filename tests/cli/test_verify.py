@@ -246,7 +246,7 @@ def test_how_much_there_is_and_how_long_it_can_take_is_said_before(
     assert "at most" not in again.stderr, "nothing is left to do"
     more = CliRunner().invoke(app, [*command, "3"], catch_exceptions=False)
     assert "1 image of 3, the others are known, at most 1.0 h on this process" in more.stderr
-    lingraft.verify(run, 4, timeout=1800, workers=0)
+    lingraft.verify(run, 4, timeout=1800, workers=0, progress=False)
     assert "at most" not in capsys.readouterr().err
     lingraft.verify(run, 6, timeout=1800, workers=2, progress=True)
     assert "2 images of 6, the others are known, at most 30 min on 2 workers" in capsys.readouterr().err
