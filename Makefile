@@ -54,6 +54,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV); the first time this downloads PyTorch and more, which takes some minutes."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps torchattacks
 	@touch $@
 
 clean:

@@ -32,6 +32,7 @@ TESTED_ELSEWHERE = {
     "pool/images.py": "pool/test_processes.py",
     "pool/problems.py": "pool/test_processes.py",
     "pool/ray/connection.py": "pool/ray/test_actors.py",
+    "pool/worker.py": "pool/test_pool.py",
     "report/panels.py": "report/test_figures.py",
     "report/run_figures.py": "report/test_figures.py",
     "solver/crown.py": "solver/test_bounds.py",

@@ -1,4 +1,4 @@
-"""Text of unknown origin on its way to a terminal."""
+"""Text on its way to a terminal: what is of unknown origin, and durations."""
 
 
 def printable(text: object) -> str:
@@ -8,3 +8,12 @@ def printable(text: object) -> str:
     writing, and what is no character at all (in names of files that are not UTF-8) become \\x1b, \\u202e and the like.
     """
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text))
+
+
+def duration(seconds: float) -> str:
+    """For people: 90 s, 12 min, 14.7 h, 3 days."""
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"

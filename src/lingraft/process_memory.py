@@ -1,8 +1,12 @@
 """Memory of this process: its peak, and a ceiling above which allocations fail instead of the machine running out."""
 
-import resource
 import sys
 from contextlib import suppress
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 MIB = 1024**2
 
@@ -14,17 +18,19 @@ def forget_peak() -> None:
 
 
 def peak_memory() -> float:
-    """Most resident memory in MiB since `forget_peak`, or since the process began where that is not known."""
+    """Most resident memory in MiB since `forget_peak`, or since the process began; 0 where neither is known."""
     found = _status("VmHWM")
     if found is not None:
         return found / MIB
+    if resource is None:
+        return 0.0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (MIB if sys.platform == "darwin" else 1024)
 
 
 def limit_memory(more: float) -> None:
     """Let allocations fail that take the data of this process more than `more` bytes above what it has now (Linux)."""
     now = _status("VmData")
-    if now is not None and more != float("inf"):
+    if now is not None and resource is not None and more != float("inf"):
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         wanted = int(now + more)
         resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))

@@ -207,6 +207,51 @@ def test_a_verdict_that_took_longer_than_the_limit_is_not_used(
     assert (len(read_lines(path)) == 1) == known
 
 
+def test_what_va_is_under_a_limit_does_not_depend_on_what_was_done_before(run: Run) -> None:
+    """A short limit, a long one, and the short one again: the first answer again; nothing is verified here."""
+    call(run, "--workers", "0", "--images", "20")
+    path = run.path / "verdicts.jsonl"
+    record = next(record for record in read_lines(path) if record["verdict"] == "verified")
+    index = record["index"]
+    short = {**record, "verdict": "unknown", "reason": "time", "seconds": 1.001, "timeout": 1.0}
+    lines = [json.dumps(line) + "\n" for line in (short, {**record, "seconds": 5.0, "timeout": 300.0})]
+
+    def ask(timeout: str) -> dict[str, Any]:
+        return json.loads(
+            call(run, "--workers", "0", "--timeout", timeout, "--images", f"{index}:{index + 1}", "--json")
+        )
+
+    path.write_text(lines[0])
+    first = ask("1")
+    path.write_text("".join(lines))
+    long, again = ask("300"), ask("1")
+    assert (first["va"], long["va"], again["va"]) == (0.0, 1.0, 0.0)
+    assert without_times(first) == without_times(again)
+    assert [share for limit, share in long["curve"] if limit < 5] == [0.0] * 5
+    assert dict(map(tuple, long["curve"]))[5.0] == 1.0, "seconds as they are"
+    assert len(read_lines(path)) == 2
+    path.write_text(json.dumps({**record, "seconds": 1.3, "timeout": 1.0}) + "\n")  # a moment late under its own limit
+    assert (ask("1")["va"], ask("1")["unknown_reasons"]) == (0.0, {"time": 1})
+    assert len(read_lines(path)) == 1, "it stays too late"
+
+
+def test_how_much_there_is_and_how_long_it_can_take_is_said_before(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["verify", str(run.path), "--timeout", "3600", "--workers", "0", "--images"]
+    said = CliRunner().invoke(app, [*command, "2", "--json"], catch_exceptions=False)
+    assert "2 images, at most 2.0 h on this process" in said.stderr
+    json.loads(said.stdout)
+    again = CliRunner().invoke(app, [*command, "2"], catch_exceptions=False)
+    assert "at most" not in again.stderr, "nothing is left to do"
+    more = CliRunner().invoke(app, [*command, "3"], catch_exceptions=False)
+    assert "1 image of 3, the others are known, at most 1.0 h on this process" in more.stderr
+    lingraft.verify(run, 4, timeout=1800, workers=0, progress=False)
+    assert "at most" not in capsys.readouterr().err
+    lingraft.verify(run, 6, timeout=1800, workers=2, progress=True)
+    assert "2 images of 6, the others are known, at most 30 min on 2 workers" in capsys.readouterr().err
+
+
 def test_certificates_from_python(run: Run, tmp_path: Path) -> None:
     test = load("digits", "test").take(IMAGES)
     model, proofs = load_model(run), tmp_path / "proofs"
@@ -265,6 +310,7 @@ def test_a_table_for_people(whole: tuple[Run, dict[str, Any]]) -> None:
         (["--images", "0"], "does not have"),
         (["--images", "354"], "it has 353"),
         (["--images", "400:"], "does not have"),
+        (["--images", "0:5000"], "cannot verify images 0:5000, which digits does not have: it has 353"),
         (["--images", "some"], "are not images"),
         (["--timeout", "0"], "time limit"),
         (["--workers", "-1"], "workers"),

@@ -4,12 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 from torch import Tensor, nn
 
 import lingraft
@@ -186,6 +189,25 @@ def test_a_worker_that_hangs_is_ended_in_time(request_: Request, expected: list[
     assert 2.0 <= found[open_[1]].seconds < 60
     assert not alive(stopped[0])
     assert found[open_[2]].verdict == expected[open_[2]]
+
+
+def test_an_image_whose_worker_is_ended_has_the_stage_it_was_in() -> None:
+    torch.manual_seed(1)
+    sizes = [24, 120, 120, 60, 2]
+    layers = [layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
+    constraints = torch.tensor([[1.0, -1.0]]), torch.tensor([0.5])
+    request = Request(
+        nn.Sequential(*layers[:-1]).eval(), torch.full((1, 24), 0.5), None, eps=0.5, constraints=constraints
+    )
+
+    def ask(i: int) -> tuple[Problem, int]:
+        stop = partial(os.kill, workers_of(os.getpid())[0], signal.SIGSTOP)
+        threading.Timer(1.0, stop).start()
+        return request.problem(i), 0
+
+    found = in_one_process(request, 1.5, [0], ask)[0]
+    assert (found.verdict, found.reason) == ("unknown", "time")
+    assert found.stage in ("attack", "intervals", "crown", "alpha", "branch")
 
 
 def test_processes_that_do_not_start_are_an_error(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:

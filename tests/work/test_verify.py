@@ -220,6 +220,12 @@ def test_a_witness_that_the_model_does_not_confirm_is_no_answer(
     assert checked(request, i, Result("falsified", "attack", witness=good)).verdict == "falsified"
 
 
+def test_images_that_do_not_exist_are_refused_with_what_exists(digits_net: nn.Module) -> None:
+    for images in (354, slice(0, 5000), slice(350, 354), slice(400, None), 0):
+        with pytest.raises(lingraft.LingraftError, match="it has 353"):
+            lingraft.verify(digits_net, images, data="digits", eps=EPS)
+
+
 def test_no_images_give_no_results(digits_net: nn.Module) -> None:
     assert lingraft.verify(digits_net, torch.zeros(0, 1, 8, 8), [], eps=0.1) == []
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.attack import fgsm, find_unbroken
+from lingraft.attack.autoattack import require_torchattacks
 from lingraft.attack.pgd import default_step
 from lingraft.attack.registry import FUNCTIONS
 from lingraft.attack.search import Watch
@@ -30,9 +31,10 @@ _ROUNDING = 1e-6
 class Attack:
     """An attack and all that its result depends on beside model and data.
 
-    `name` is pgd, fgsm (one step from the image itself) or one that was registered with `lingraft.attack.register`,
-    to which `steps` and `step_size` mean nothing. `eps` is a number, a text such as "2/255", or a tensor with a radius
-    for each feature, or for each image; without a `step_size` steps are 2.5·ε/steps long.
+    `name` is pgd, fgsm (one step from the image itself), autoattack (which has steps and restarts of its own), or one
+    that was registered with `lingraft.attack.register`, to which `steps` and `step_size` mean nothing. `eps` is a
+    number, a text such as "2/255", or a tensor with a radius for each feature, or for each image; without a `step_size`
+    steps are 2.5·ε/steps long.
     """
 
     eps: Radius
@@ -55,13 +57,18 @@ class Attack:
             object.__setattr__(self, "restarts", 1)
             object.__setattr__(self, "step_size", self.eps if isinstance(self.eps, float) else None)
         elif self.name != "pgd":
+            if self.name == "autoattack":
+                require_torchattacks()
+                if not isinstance(self.eps, float):
+                    raise LingraftError("AutoAttack needs one radius for all. Give eps as a number, or use pgd.")
+                object.__setattr__(self, "restarts", 1)
             object.__setattr__(self, "steps", 1)
             object.__setattr__(self, "step_size", None)
         elif self.step_size is None and isinstance(self.eps, float):
             object.__setattr__(self, "step_size", default_step(self.eps, self.steps))
 
     def __str__(self) -> str:
-        return "fgsm" if self.name == "fgsm" else f"{self.name}-{self.steps}x{self.restarts}"
+        return self.name if self.name in ("fgsm", "autoattack") else f"{self.name}-{self.steps}x{self.restarts}"
 
 
 @dataclass(frozen=True)
@@ -175,6 +182,8 @@ def _unbroken(
     watch: Watch | None,
 ) -> Tensor:
     """What `robust` promises, for an attack that makes one image of another."""
+    if attack.name == "autoattack" and data.clip != (0.0, 1.0):
+        raise LingraftError("AutoAttack stays in [0, 1], which is not the range of these data. Use pgd.")
     unbroken = candidates.clone()
     whole = Ball.around(attack.eps, data.images.shape, data.clip)
     for restart in range(attack.restarts):

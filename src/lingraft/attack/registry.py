@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lingraft.attack.autoattack import autoattack
 from lingraft.attack.fgsm import fgsm
 from lingraft.errors import LingraftError
 
@@ -16,7 +17,8 @@ AttackFunction = Callable[[nn.Module, Tensor, Tensor, Any, torch.Generator], Ten
 
 #: fgsm is there for its name; `evaluation.py` gives it the ball itself.
 FUNCTIONS: dict[str, AttackFunction] = {
-    "fgsm": lambda model, images, labels, eps, generator: fgsm(model, images, labels, eps)
+    "fgsm": lambda model, images, labels, eps, generator: fgsm(model, images, labels, eps),
+    "autoattack": autoattack,
 }
 
 
@@ -25,7 +27,7 @@ def register(name: str) -> Callable[[AttackFunction], AttackFunction]:
 
     Registering a name again replaces its function; the names of lingraft's own attacks are taken.
     """
-    if name in ("pgd", "fgsm"):
+    if name in ("pgd", "fgsm", "autoattack"):
         raise LingraftError(f"the attack {name!r} is lingraft's own. Register yours under another name.")
 
     def keep(function: AttackFunction) -> AttackFunction:

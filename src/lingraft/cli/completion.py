@@ -23,7 +23,7 @@ NAMES: dict[str, Sequence[str]] = {
     "training": ("fat", "pgd", "trades", "ibp", "crown-ibp", "mtl-ibp"),
     "grafting": ("grafting", "zero", "random", "sap", "gap", "hydra", "baseline", "auto"),
     "instability": ("count", "harm", "harm-per-site", "harm-per-significance"),
-    "attack": ("pgd", "fgsm"),
+    "attack": ("pgd", "fgsm", "autoattack"),
     "bounds": ("intervals", "crown", "alpha-crown"),
     "significance": ("gap", "gap-before", "adversarial-gap", "sap", "hydra", "random"),
     "ranks": ("network", "site"),

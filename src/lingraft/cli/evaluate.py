@@ -29,7 +29,7 @@ from lingraft.cli.options import (
 def evaluate(
     folder: RunFolder = None,
     model: OwnModel = None,
-    attack: Annotated[str, typer.Option(help="pgd or fgsm.", autocompletion=offer("attack"))] = "pgd",
+    attack: Annotated[str, typer.Option(help="pgd, fgsm or autoattack.", autocompletion=offer("attack"))] = "pgd",
     steps: Annotated[int, typer.Option(help="Steps of PGD (the paper: 100).")] = 20,
     restarts: Annotated[int, typer.Option(help="Random restarts of PGD (the paper: 100).")] = 5,
     step_size: Annotated[float | None, typer.Option(help="Step of PGD in pixels. (default: 2.5·ε/steps)")] = None,
@@ -39,7 +39,7 @@ def evaluate(
     eps: RunEps = None,
     clip: ValueRange = "data",
     data: RunData = None,
-    batch: Annotated[int, typer.Option(help="Images attacked at a time; does not change the result.")] = 256,
+    batch: Annotated[int, typer.Option(help="Images attacked at a time; does not change the result of PGD.")] = 256,
     intervals: Annotated[
         bool | None,
         typer.Option(help="Say what intervals alone certify. (default: of runs trained for certificates)"),

@@ -11,6 +11,7 @@ import lingraft
 from lingraft.cli import app
 from lingraft.cli.options import Json, next_step, print_json
 from lingraft.errors import LingraftError
+from lingraft.printable import duration
 
 if TYPE_CHECKING:
     from lingraft.work.experiments.reproduce import Reproduced
@@ -86,12 +87,6 @@ def _list(recipes: list[dict[str, Any]], as_json: bool) -> None:
     for scale in recipes[0]["minutes"]:
         table.add_column(scale, justify="right")
     for each in recipes:
-        table.add_row(each["name"], each["title"], each["paper"], *map(_duration, each["minutes"].values()))
+        table.add_row(each["name"], each["title"], each["paper"], *(duration(60 * m) for m in each["minutes"].values()))
     Console().print(table)
     next_step("lingraft reproduce main --scale smoke   (runs are shared: together they take less)")
-
-
-def _duration(minutes: float) -> str:
-    if minutes < 60:
-        return f"{max(1, round(minutes))} min"
-    return f"{minutes / 60:.1f} h" if minutes < 48 * 60 else f"{minutes / 60 / 24:.0f} days"

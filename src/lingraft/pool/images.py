@@ -10,6 +10,7 @@ from lingraft.ball import eps_name
 from lingraft.pool.opening import open_pool
 from lingraft.pool.place import ANYWHERE, Place
 from lingraft.pool.problems import VerifyProblems
+from lingraft.pool.processes import POSSIBLE
 from lingraft.solver.budget import usable_cores
 from lingraft.solver.confirmation import checked
 from lingraft.solver.request import Limits, Request
@@ -52,7 +53,7 @@ def verify_each(
     if not open_:
         return
     if place.ray is None:
-        place = Place(_processes(place.workers, len(open_), request.device))
+        place = Place(processes(place.workers, len(open_), request.device))
     with open_pool(VerifyProblems(request.network, limits), place, limits.memory) as pool:
         for i in open_:
             pool.add(i, partial(ask, i), limits.timeout)
@@ -60,10 +61,10 @@ def verify_each(
             yield _named(request, i, indices[i], checked(request, i, result))
 
 
-def _processes(wanted: int | None, images: int, device: torch.device) -> int:
+def processes(wanted: int | None, images: int, device: torch.device) -> int:
     """How many worker processes to use, 0 for none."""
     if wanted is None:
-        cores = usable_cores()
+        cores = usable_cores() if POSSIBLE else 1
         wanted = cores if images > 1 and cores > 1 and device.type == "cpu" else 0
     return min(wanted, images)
 

@@ -7,7 +7,7 @@ from typing import Any
 from lingraft.pool.here import Here
 from lingraft.pool.place import Place
 from lingraft.pool.pool import Pool
-from lingraft.pool.processes import Processes
+from lingraft.pool.processes import POSSIBLE, Processes
 from lingraft.pool.ray.actors import RayWorkers
 from lingraft.pool.ray.connection import connected
 from lingraft.pool.work import Work
@@ -26,7 +26,7 @@ def open_pool(work: Work[Any, Any], place: Place, memory: float | None = None) -
             Pool(RayWorkers(ray, work, place.workers, memory)) as pool,
         ):
             yield pool
-    elif place.workers != 0:
+    elif place.workers or (place.workers is None and POSSIBLE):
         with Pool(Processes(work, place.workers or usable_cores(), usable_memory(memory))) as pool:
             yield pool
     else:

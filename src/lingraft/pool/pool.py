@@ -127,7 +127,7 @@ class Pool:
             worker.continue_start(message)
             if worker.idle:
                 self.failed_starts.clear()
-        else:  # died (None) or overdue (nothing)
+        elif message is None or worker.deadline <= time.monotonic():  # died, or is overdue
             how = worker.end()
             self.workers.remove(worker)
             if worker.task is None:
@@ -136,12 +136,12 @@ class Pool:
             task, seconds = worker.task, time.monotonic() - worker.begun
             task.tries += 1
             if message is not None:
-                yield from self._settle(task, self.source.work.failed("time", seconds, None))
+                yield from self._settle(task, self.source.work.failed("time", seconds, None, worker.stage))
             elif task.tries < TRIES:
                 self.left.appendleft(task)
             else:
                 error = f"its worker {how}, {TRIES} times"
-                yield from self._settle(task, self.source.work.failed("crashed", seconds, error))
+                yield from self._settle(task, self.source.work.failed("crashed", seconds, error, worker.stage))
 
     def _settle(self, task: Task, answer: Any) -> Iterator[tuple[Any, Any]]:
         """A task was answered: with its answer, or by dividing it."""

@@ -33,7 +33,7 @@ def _guarded(verifier: Verifier, run: Callable[[], Result]) -> Result:
             result = run()
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        result = Result("unknown", "", "memory" if is_out_of_memory(error) else "error")
+        result = Result("unknown", verifier.stage, "memory" if is_out_of_memory(error) else "error")
         result.error = f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})"
         result.seconds = time.monotonic() - started
         result.neurons = verifier.network.neurons
@@ -60,6 +60,7 @@ class VerifyProblems(Work[tuple[Problem, int], Result]):
         with torch.inference_mode(False):
             network = self.network.to(torch.float64, self.device)
             self.verifier, self.memory = Verifier(network, self.limits.double, self.limits.branching), memory
+            self.verifier.on_stage = self.on_stage
 
     def answer(self, question: tuple[Problem, int], seconds: float) -> Result | Divided:
         verifier, (problem, seed) = self.verifier, question
@@ -77,8 +78,8 @@ class VerifyProblems(Work[tuple[Problem, int], Result]):
         result = _guarded(verifier, lambda: verifier.resume(problem, left, seconds, self.memory, self._is_wanted))
         return self._divided(problem, result)
 
-    def failed(self, reason: str, seconds: float, error: str | None) -> Result:
-        return Result("unknown", "", reason, seconds=seconds, error=error)
+    def failed(self, reason: str, seconds: float, error: str | None, stage: str) -> Result:
+        return Result("unknown", stage or "forward", reason, seconds=seconds, error=error)
 
     def _is_wanted(self) -> bool:
         return self.wanted_parts > 1

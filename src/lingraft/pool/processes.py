@@ -14,8 +14,12 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
 from lingraft.errors import LingraftError
+from lingraft.pool.server import STAGE
 from lingraft.pool.work import Work
 from lingraft.pool.worker import Worker, Workers
+
+#: Whether this system has them: they inherit an open socket.
+POSSIBLE = os.name == "posix"
 
 
 class ProcessWorker(Worker):
@@ -63,7 +67,12 @@ class ProcessWorker(Worker):
 
     def receive(self) -> bytes | None:
         try:
-            return self.connection.recv_bytes() if self.connection.poll() else b""
+            while self.connection.poll():
+                message = self.connection.recv_bytes()
+                if not message.startswith(STAGE):
+                    return message
+                self.stage = message.removeprefix(STAGE).decode()
+            return b""
         except (EOFError, OSError):
             return None
 
@@ -90,6 +99,8 @@ class Processes(Workers[ProcessWorker]):
 
     def __init__(self, work: Work[Any, Any], size: int, memory: float):
         super().__init__(work)
+        if not POSSIBLE:
+            raise LingraftError("worker processes need Linux or macOS. Use workers=0, which works in this process.")
         self.packed, self._size, self.memory = pickle.dumps(work), size, memory / size
 
     @property

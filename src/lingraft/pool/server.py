@@ -2,11 +2,15 @@
 
 import os
 import pickle
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from lingraft.pool.work import Work
 from lingraft.process_memory import die_first, forget_peak, limit_memory
+
+#: What a message begins with that tells the stage of the work; pickled answers do not.
+STAGE = b"stage "
 
 #: Data that a worker may take beyond its memory limit, for what is not counted: code, small tensors, solvers.
 SLACK = 512 * 1024**2
@@ -15,9 +19,10 @@ SLACK = 512 * 1024**2
 class Server:
     """Takes pickled questions, gives pickled answers; what they allocate may not exceed `memory` bytes by far."""
 
-    def __init__(self, work: bytes, memory: float):
+    def __init__(self, work: bytes, memory: float, on_stage: Callable[[str], None] | None = None):
         die_first()
         self.work: Work[Any, Any] = pickle.loads(work)
+        self.work.on_stage = on_stage
         if self.work.niceness:
             _step_back(self.work.niceness)
         self.work.prepare(memory)

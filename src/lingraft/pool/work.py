@@ -1,6 +1,7 @@
 """Kinds of work: what workers do is a class of whoever asks, which the pool sends to them and never looks into."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -37,6 +38,9 @@ class Work(ABC, Generic[Question, Answer]):
     #: can be.
     wanted_parts = 0
 
+    #: Set where somebody wants to know: to be called with the stage that work on a question enters.
+    on_stage: Callable[[str], None] | None = None
+
     def prepare(self, memory: float) -> None:
         """Make ready what all answers need; each of them may use `memory` bytes."""
 
@@ -49,5 +53,8 @@ class Work(ABC, Generic[Question, Answer]):
         raise NotImplementedError
 
     @abstractmethod
-    def failed(self, reason: str, seconds: float, error: str | None) -> Answer:
-        """The answer where there is none after `seconds` seconds: `reason` is "time" or "crashed"."""
+    def failed(self, reason: str, seconds: float, error: str | None, stage: str) -> Answer:
+        """The answer where there is none after `seconds` seconds: `reason` is "time" or "crashed".
+
+        `stage` is the last that the worker told of, or empty.
+        """

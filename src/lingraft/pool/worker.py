@@ -50,13 +50,15 @@ class Worker(ABC):
         self.task: Task | None = None
         #: parts that its task was asked to be divided into, 0 if it was not
         self.wanted_parts = 0
+        #: where it is with its task, as far as it told
+        self.stage = ""
         self.begun = time.monotonic()
         self.deadline = self.begun + START_SECONDS
 
     def begin(self, task: Task) -> None:
         """Send a task."""
         question, common = task.part or (pickle.dumps(task.ask()), None)
-        self.task, self.idle, self.wanted_parts = task, False, 0
+        self.task, self.idle, self.wanted_parts, self.stage = task, False, 0, ""
         self.begun = time.monotonic()
         self.deadline = self.begun + task.patience
         self.send(question, common, task.seconds)
@@ -71,7 +73,7 @@ class Worker(ABC):
 
     @abstractmethod
     def receive(self) -> bytes | None:
-        """What the worker sent, None if it died, nothing (b"") if neither."""
+        """What the worker sent, None if it died, nothing (b"") if neither; what it tells of its stage goes there."""
 
     @abstractmethod
     def continue_start(self, message: bytes) -> None:

@@ -10,7 +10,7 @@ import sys
 import threading
 from multiprocessing.connection import Connection
 
-from lingraft.pool.server import Server
+from lingraft.pool.server import STAGE, Server
 
 
 def _listen(servers: list[Server]) -> None:
@@ -31,7 +31,7 @@ def main(descriptor: int, memory: float) -> None:
     parent = Connection(descriptor)
     try:
         parent.send_bytes(b"up")
-        servers.append(Server(parent.recv_bytes(), memory))
+        servers.append(Server(parent.recv_bytes(), memory, lambda stage: parent.send_bytes(STAGE + stage.encode())))
         parent.send_bytes(b"ready")
         while True:
             parent.send_bytes(servers[0].answer(*pickle.loads(parent.recv_bytes())))

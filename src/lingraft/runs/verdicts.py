@@ -193,8 +193,9 @@ class Verdicts:
                 same = same and record.get("branching", "smart") == self.limits.branching  # 0.1.0 knew no other
                 enough = record["timeout"] >= self.limits.timeout
                 return result if same and enough and result.reason in LASTING else None
-            if result.seconds > self.limits.timeout:
-                return None  # that was too late for the limit that is asked for now
+            late = result.seconds > self.limits.timeout
+            if late and record["timeout"] != self.limits.timeout:
+                return None  # too late for the limit that is asked for now; under its own it was, and stays, too late
             if result.verdict == "falsified":
                 tensors, _ = load_tensors(self.run.inside(record["witness"]))
                 result.witness = tensors["witness"]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lingraft.model.activations import Lines
-from lingraft.solver.budget import Budget
+from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.crown import Watch, crown_bounds, lower_bound, pass_back, relaxed
 from lingraft.solver.intervals import through_linear, through_site
 from lingraft.solver.network import Network
@@ -126,8 +126,14 @@ def margin_intervals(found: SiteBounds, spec: Tensor, offset: Tensor) -> Tensor:
 
 
 def margin_crown(
-    network: Network, found: SiteBounds, spec: Tensor, offset: Tensor, watch: Watch | None = None
+    network: Network,
+    found: SiteBounds,
+    spec: Tensor,
+    offset: Tensor,
+    watch: Watch | None = None,
+    budget: Budget = UNLIMITED,
 ) -> Tensor:
     """Lower bounds (L,) of spec·logits + offset by CROWN, or by intervals where these are better."""
-    rows, constant = pass_back(network, {len(network.nodes) - 1: Rows(spec)}, offset, relaxed(found.lines), watch)
+    last = {len(network.nodes) - 1: Rows(spec)}
+    rows, constant = pass_back(network, last, offset, relaxed(found.lines), watch, budget)
     return torch.maximum(lower_bound(rows, constant, found.center, found.radius), margin_intervals(found, spec, offset))

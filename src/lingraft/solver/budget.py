@@ -5,6 +5,9 @@ import time
 
 GIB = 1024**3
 
+#: What a system is taken to have free that does not say.
+NOT_KNOWN = 4.0 * GIB
+
 #: Share of the free memory that is used unless a limit is given.
 MEMORY_SHARE = 0.7
 
@@ -40,6 +43,10 @@ class Budget:
             raise Exhausted("memory")
 
 
+#: For work that nobody waits for.
+UNLIMITED = Budget()
+
+
 def usable_cores() -> int:
     """Cores that this process may use, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -52,6 +59,8 @@ def usable_memory(limit: float | None) -> float:
 
 def free_memory() -> float:
     """Bytes of memory that are available now, also where a container allows less than the machine has."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return NOT_KNOWN
     available = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     try:
         with open("/proc/meminfo", encoding="ascii") as file:

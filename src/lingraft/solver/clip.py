@@ -27,6 +27,9 @@ GRID = (0.5, 2.0, 6.0)
 #: Columns that pass back together while forms are made.
 CHUNK = 256
 
+#: Terms of distances between forms and margins that are summed between two looks at the clock.
+DISTANCES = 200_000_000
+
 #: Half the distance of 1 to the next float32: the relative error of one operation.
 ROUNDING = 2.0**-24
 
@@ -53,6 +56,7 @@ class Forms:
 
     def __init__(self, collapsed: Collapsed, exact: Dual, base: Domains):
         self.groups: list[_Group] = []
+        self.budget = exact.budget
         lines = exact.lines(base)
         for number, taps in enumerate(collapsed.taps):
             if taps.last > taps.first and (taps.first or not taps.P.sparse):
@@ -67,7 +71,7 @@ class Forms:
     def _add(self, collapsed: Collapsed, number: int, lines: Lines) -> None:
         """Groups of one site's taps, by place: its rows are bounded like margins of the sites before it."""
         taps = collapsed.taps[number]
-        before = Dual(collapsed.up_to(number), torch.float64)
+        before = Dual(collapsed.up_to(number), torch.float64, self.budget)
         numbers = torch.arange(taps.last - taps.first, device=taps.place.device)
         order = taps.place.argsort(stable=True)
         for some in numbers[order].split(CHUNK):
@@ -88,6 +92,7 @@ class Forms:
 
     def clip(self, domains: Domains, margin: Row) -> None:
         """Tighten the bounds of the domains in place, given p (n, B) below their margins and the bounds as c (B,)."""
+        self.budget.check_time()
         reach = (self.looks_at @ margin.p.abs()).float().clamp(min=1e-30)
         bound = torch.where(torch.isfinite(margin.c), margin.c - MARGIN, -torch.inf)
         binding = (-bound < 2 * reach).any(1)  # else the constraint cannot bind on these pixels
@@ -109,9 +114,13 @@ class Forms:
         here = (here / reach[:, None]).float()
         slack = 2 * (len(group.pixels) + 8) * ROUNDING
         best = torch.full((len(group.unit), len(here)), -torch.inf, dtype=p.dtype, device=p.device)
+        together = max(1, DISTANCES // max(1, here.numel()))
         for g in GRID:
-            norm = torch.cdist(group.unit, -g * here, p=1)
-            best = torch.maximum(best, g * level - norm - (1 + g) * slack)
+            for first in range(0, len(group.unit), together):
+                self.budget.check_time()
+                some = slice(first, first + together)
+                norm = torch.cdist(group.unit[some], -g * here, p=1)
+                best[some] = torch.maximum(best[some], g * level - norm - (1 + g) * slack)
         below, above = torch.addcmul(group.constant, group.size, best).view(2, len(group.taps), -1)
         low, high = outward(below, -above, domains.lower.dtype)
         domains.lower[group.taps] = torch.maximum(domains.lower[group.taps], low)

@@ -129,7 +129,7 @@ class _Collapse:
             return Rows(a * here.view_of(slope), here.origin), constant
 
         loss = Loss(self.found.losses)
-        final, constant = pass_back(self.network, pending, constant, at_site, loss)
+        final, constant = pass_back(self.network, pending, constant, at_site, loss, self.budget)
         every = torch.arange(1, self.found.center.numel() + 1, dtype=torch.float64, device=self.found.center.device)
         P.add(final, every.view(self.found.center.shape))
         P.rows += len(constant)
@@ -140,8 +140,10 @@ class _Collapse:
         """The margins' rows, and everything put together."""
         total = self.taps[-1].last if self.taps else 0
         p, q = _Pieces(self.found.center.numel(), self.found.center.device), _Pieces(total, self.found.center.device)
-        constant, _ = self._tap({len(self.network.nodes) - 1: Rows(spec)}, torch.zeros_like(offset), p, q)
-        none = self.found.center.new_zeros(0)
+        none, last = self.found.center.new_zeros(0), len(self.network.nodes) - 1
+        constants = [none]
+        for some in chunks(self.network, last, torch.arange(len(spec), device=spec.device), self.budget):
+            constants.append(self._tap({last: Rows(spec[some])}, torch.zeros_like(offset[some]), p, q)[0])
         bounds = [
             (low.flatten()[t.index], high.flatten()[t.index])
             for t in self.taps
@@ -153,7 +155,7 @@ class _Collapse:
             torch.cat([none, *[high for _, high in bounds]]),
             p.matrix(len(spec)).dense().t().contiguous(),
             q.matrix(len(spec)).dense().t().contiguous(),
-            constant + offset,
+            torch.cat(constants) + offset,
             self.found.center.flatten(),
             self.found.radius.flatten(),
         )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lingraft.model.activations import Lines
-from lingraft.solver.budget import Budget
+from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.network import Network, device_of
 from lingraft.solver.nodes import Input, Site
 from lingraft.solver.rounding import Loss
@@ -23,7 +23,12 @@ Watch = Callable[[int, Rows], None]
 
 
 def pass_back(
-    network: Network, pending: dict[int, Rows], constant: Tensor, at_site: AtSite, watch: Watch | None = None
+    network: Network,
+    pending: dict[int, Rows],
+    constant: Tensor,
+    at_site: AtSite,
+    watch: Watch | None = None,
+    budget: Budget = UNLIMITED,
 ) -> tuple[Rows, Tensor]:
     """Rows over the values of some nodes, plus a constant (R,), become rows over the image plus a constant.
 
@@ -33,6 +38,7 @@ def pass_back(
         here = pending.pop(i, None)
         if here is None:
             continue
+        budget.check_time()
         node = network.nodes[i]
         if watch is not None:
             watch(i, here)
@@ -85,25 +91,30 @@ def lower_bound(rows: Rows, constant: Tensor, center: Tensor, radius: Tensor) ->
 
 def chunks(network: Network, start: int, indices: Tensor, budget: Budget) -> Iterator[Tensor]:
     """Cut the neurons of node `start` into groups whose rows stay within CHUNK, watching the time."""
-    width = 4 * row_width(network, start)
+    width = 4 * row_width(network, start, budget)
     budget.allow(16 * width)
     for some in indices.split(max(1, CHUNK // width)):
         budget.check_time()
         yield some
 
 
-def row_width(network: Network, start: int) -> int:
-    """Largest number of coefficients that one row over node `start` has on its way back, by passing one back."""
+def row_width(network: Network, start: int, budget: Budget = UNLIMITED) -> int:
+    """Largest number of coefficients that one row over node `start` has on its way back, by passing one back, once."""
+    if start in network.widths:
+        return network.widths[start]
     widest = 1
 
-    def watch(i: int, rows: Rows) -> tuple[Rows, Tensor]:
+    def watch(i: int, rows: Rows) -> None:
         nonlocal widest
         widest = max(widest, rows.coefficients[0].numel())
+
+    def unchanged(i: int, rows: Rows) -> tuple[Rows, Tensor]:
         return rows, rows.coefficients.new_zeros(len(rows))
 
     middle = torch.tensor([network.nodes[start].size // 2], device=device_of(network))
-    rows, _ = pass_back(network, *neuron_rows(network, start, middle), watch)
-    return max(widest, rows.coefficients[0].numel())
+    rows, _ = pass_back(network, *neuron_rows(network, start, middle), unchanged, watch, budget)
+    network.widths[start] = max(widest, rows.coefficients[0].numel())
+    return network.widths[start]
 
 
 def crown_bounds(
@@ -125,7 +136,7 @@ def crown_bounds(
         pending, constant = neuron_rows(network, start, some)
         both = {i: rows.and_negated() for i, rows in pending.items()}
         loss = Loss(losses)
-        final, constant = pass_back(network, both, torch.cat([constant, -constant]), relaxed(lines), loss)
+        final, constant = pass_back(network, both, torch.cat([constant, -constant]), relaxed(lines), loss, budget)
         bound = lower_bound(final, constant, center, radius) - loss.total - losses[start]
         lows.append(bound[: len(some)])
         highs.append(-bound[len(some) :])

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from lingraft.model.activations import Lines, activation
 from lingraft.model.activations.relu import relax_relu
+from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.collapse import Collapsed
 from lingraft.solver.matrix import Matrix
 
@@ -128,10 +129,11 @@ class Evaluation:
 
 
 class Dual:
-    """The collapsed network in one precision, ready to bound batches of domains."""
+    """The collapsed network in one precision, ready to bound batches of domains; it stops when the time is over."""
 
-    def __init__(self, collapsed: Collapsed, dtype: torch.dtype):
-        self.dtype = dtype
+    def __init__(self, collapsed: Collapsed, dtype: torch.dtype, budget: Budget = UNLIMITED):
+        budget.check_time()
+        self.dtype, self.budget = dtype, budget
         self.center, self.radius = collapsed.center, collapsed.radius
         self.kinds = [(t.first, t.last, t.kind) for t in collapsed.taps]
         self.smooth = any(activation(t.kind).slopes is None for t in collapsed.taps)
@@ -209,6 +211,7 @@ class Dual:
         q = rows.q.expand(-1, width).clone()
         slope, negative = torch.empty_like(q), torch.empty_like(q)
         for first, last, Q in reversed(self.taps):
+            self.budget.check_time()
             here = slice(first, last)
             positive = q[here].clamp(min=0)
             torch.mul(positive, lines.lower_slope[here], out=slope[here])
@@ -248,6 +251,7 @@ class Dual:
         slope = torch.where(below, lines.lower_slope, lines.upper_slope)
         shift = torch.where(below, lines.lower_intercept, lines.upper_intercept)
         for first, last, Q in self.taps:
+            self.budget.check_time()
             here = slice(first, last)
             if first:
                 z[here] += Q.times(h[:first])

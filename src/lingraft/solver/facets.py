@@ -87,6 +87,7 @@ def fit(first: FirstSite, dual: Dual, base: Domains) -> Shares:
     rest = p - on_image(slope, share)
     x = -p.sign()
     for step in range(STEPS):
+        dual.budget.check_time()
         move = 2 / (step + 3)
         x = x + move * (-p.sign() - x)
         z = (first.weight * x[first.pixel]).sum(1) + first.r

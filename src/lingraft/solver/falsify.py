@@ -3,15 +3,32 @@
 import torch
 from torch import Tensor
 
+from lingraft.solver.budget import UNLIMITED, Budget
+from lingraft.solver.intervals import work
 from lingraft.solver.network import Network
 from lingraft.solver.region import Region
 
+#: Products that a step of an attack computes between two looks at the clock, at least those of one image.
+CHUNK = 300_000_000
+
 
 class Falsifier:
-    """Attacks the margins spec·logits + offset of one region, in float32; a witness makes one of them negative."""
+    """Attacks the margins spec·logits + offset of one region, in float32; a witness makes one of them negative.
 
-    def __init__(self, network: Network, region: Region, spec: Tensor, offset: Tensor, seed: int = 0):
-        self.network = network
+    Exhausted is raised when the time of the `budget` is over.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        region: Region,
+        spec: Tensor,
+        offset: Tensor,
+        seed: int = 0,
+        budget: Budget = UNLIMITED,
+    ):
+        self.network, self.budget = network, budget
+        self.together = max(1, CHUNK // work(network))
         self.lower, self.upper = region.narrowed()
         self.spec, self.offset = spec.float(), offset.float()
         self.generator = torch.Generator().manual_seed(seed)
@@ -36,13 +53,17 @@ class Falsifier:
         images = torch.minimum(torch.maximum(images.float(), self.lower), self.upper)
         size = (self.upper - self.lower) / 4
         for step in range(steps + 1):
-            images.requires_grad_(step < steps)
-            values = self.margins(images)
-            broken = (values.detach() < 0).any(1)
-            if bool(broken.any()):
-                return images.detach()[broken.nonzero()[0, 0]]
+            moved = []
+            for some, chosen in zip(images.split(self.together), margins.split(self.together), strict=True):
+                self.budget.check_time()
+                points = some.detach().requires_grad_(step < steps)
+                values = self.margins(points)
+                broken = (values.detach() < 0).any(1)
+                if bool(broken.any()):
+                    return points.detach()[broken.nonzero()[0, 0]]
+                if step < steps:
+                    (gradient,) = torch.autograd.grad(values.gather(1, chosen[:, None]).sum(), points)
+                    moved.append(points.detach() - size * (1 - step / steps) * gradient.sign())
             if step < steps:
-                (gradient,) = torch.autograd.grad(values.gather(1, margins[:, None]).sum(), images)
-                moved = images.detach() - size * (1 - step / steps) * gradient.sign()
-                images = torch.minimum(torch.maximum(moved, self.lower), self.upper)
+                images = torch.minimum(torch.maximum(torch.cat(moved), self.lower), self.upper)
         return None

@@ -33,6 +33,11 @@ def fan_in(node: Node) -> int:
     raise AssertionError(f"it is not known how {type(node).__name__} rounds")
 
 
+def work(network: Network) -> int:
+    """About how many products the network computes for one image."""
+    return sum(1 if isinstance(n, Input | Site) else n.size * fan_in(n) for n in network.nodes)
+
+
 def through_linear(node: Node, bounds: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Bounds (N, *shape) of a linear node from those of its inputs, widened by what its sums may lose to rounding.
 

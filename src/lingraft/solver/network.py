@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,8 @@ class Network:
 
     nodes: list[Node]
     input_shape: Shape
+    #: what `crown.row_width` found, by node
+    widths: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def sites(self) -> list[int]:

@@ -19,6 +19,7 @@ from lingraft.solver.bounds import SiteBounds, bound_sites, margin_crown, margin
 from lingraft.solver.branching import require_rule
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.collapse import Collapsed, collapse
+from lingraft.solver.crown import chunks
 from lingraft.solver.dual import Domains, Dual, root_domains
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.margin import MARGIN
@@ -106,6 +107,9 @@ class Verifier:
     def __init__(self, network: Network, double: bool = False, branching: str = "smart"):
         self.network, self.branching = network, branching
         require_rule(branching)
+        #: the stage of the last attempt, and who is told when one begins
+        self.stage = "forward"
+        self.on_stage: Callable[[str], None] | None = None
         self.single = network.to(torch.float32)
         self.sizes = Sizes(network)
         self.dtype = torch.float64 if double else torch.float32
@@ -175,9 +179,15 @@ class _Attempt:
     ):
         self.verifier, self.problem, self.budget, self.proof, self.stop = verifier, problem, budget, proof, stop
         self.network = verifier.network
-        self.falsifier = Falsifier(verifier.single, problem.region, problem.spec, problem.offset, seed)
+        self.falsifier = Falsifier(verifier.single, problem.region, problem.spec, problem.offset, seed, budget)
         self.result = Result("unknown", "forward")
+        self._enter("forward")
         self.rounding = torch.zeros_like(problem.offset)
+
+    def _enter(self, stage: str) -> None:
+        self.result.stage = self.verifier.stage = stage
+        if self.verifier.on_stage is not None:
+            self.verifier.on_stage(stage)
 
     def finish(self, verdict: str, reason: str | None = None) -> Result:
         self.result.verdict, self.result.reason = verdict, reason
@@ -191,7 +201,7 @@ class _Attempt:
             return self.finish("misclassified")
         every = left = torch.arange(len(problem.spec), device=problem.spec.device)
         self._attack(left, QUICK_STEPS, 1)
-        result.stage = "intervals"
+        self._enter("intervals")
         sizes = self.verifier.sizes
         found = bound_sites(self.network, problem.region, self.budget, "intervals", sizes)
         self._allow_for_rounding(found)
@@ -199,16 +209,24 @@ class _Attempt:
         if not len(left):
             self._count(found)
             return self.finish("verified")
-        result.stage = "crown"
+        self._enter("crown")
         found = bound_sites(self.network, problem.region, self.budget, sizes=sizes)
         self._allow_for_rounding(found)
         self._count(found)
-        loss = Loss(found.losses)
-        bounds = margin_crown(self.network, found, *self._spec(every), loss) - loss.total
-        self.rounding = self.rounding + loss.total
+        bounds = self._crown(found, every)
         left = left[_open(bounds)[left]]
         result.crown = bounds.tolist()
         return self._optimize(found, left) if len(left) else self.finish("verified")
+
+    def _crown(self, found: SiteBounds, margins: Tensor) -> Tensor:
+        """Bounds of the margins by CROWN, less what rounding may add; from now on `rounding` allows for that, too."""
+        bounds, losses = [], []
+        for some in chunks(self.network, len(self.network.nodes) - 1, margins, self.budget):
+            loss = Loss(found.losses)
+            bounds.append(margin_crown(self.network, found, *self._spec(some), loss, self.budget) - loss.total)
+            losses.append(loss.total + torch.zeros_like(bounds[-1]))
+        self.rounding = self.rounding + torch.cat(losses)
+        return torch.cat(bounds)
 
     def _allow_for_rounding(self, found: SiteBounds) -> None:
         """Set `rounding` for these bounds."""
@@ -227,7 +245,7 @@ class _Attempt:
                 self.result.unstable[site.name] = int(unstable(site, *found.bounds[i]).sum())
 
     def _attack(self, margins: Tensor, steps: int, restarts: int) -> None:
-        self.result.stage = "attack"
+        self._enter("attack")
         witness = self.falsifier.search(margins, steps, restarts)
         if witness is not None:
             raise Falsified(witness)
@@ -235,9 +253,9 @@ class _Attempt:
     def _optimize(self, found: SiteBounds, left: Tensor) -> Result:
         """α on the margins, another attack, then branch and bound, the lowest margin first."""
         result = self.result
-        result.stage = "alpha"
+        self._enter("alpha")
         collapsed = collapse(self.network, found, *self._spec(left), self.budget)
-        dual, exact = Dual(collapsed, self.verifier.dtype), Dual(collapsed, torch.float64)
+        dual, exact = self._duals(collapsed)
         bounds, domains = improve(dual, root_domains(collapsed, dual.dtype), ALPHA_STEPS, enough=ENOUGH)
         certain = exact.bound(domains.exactly())
         open_ = _open(certain)
@@ -254,12 +272,15 @@ class _Attempt:
 
     def resume(self, remainder: Remainder) -> Result:
         """Branch and bound of what an earlier attempt left."""
-        collapsed = remainder.collapsed
-        return self._branch(Dual(collapsed, self.verifier.dtype), Dual(collapsed, torch.float64), remainder, {})
+        return self._branch(*self._duals(remainder.collapsed), remainder, {})
+
+    def _duals(self, collapsed: Collapsed) -> tuple[Dual, Dual]:
+        """One to search with, and one in float64 to prove with."""
+        return Dual(collapsed, self.verifier.dtype, self.budget), Dual(collapsed, torch.float64, self.budget)
 
     def _branch(self, dual: Dual, exact: Dual, work: Remainder, proofs: dict[int, MarginProof]) -> Result:
         """One open margin after the other."""
-        self.result.stage = "branch"
+        self._enter("branch")
         for done, margin in enumerate(work.margins):
             column = margin.base.margin
             attack = partial(self._try, work.numbers[column])

@@ -39,5 +39,5 @@ class CheckCertificates(Work[Path | bytes, str | None]):
             return str(error) or "it is rejected"
         return None
 
-    def failed(self, reason: str, seconds: float, error: str | None) -> str:
+    def failed(self, reason: str, seconds: float, error: str | None, stage: str) -> str:
         return f"it could not be checked: {error or reason}"

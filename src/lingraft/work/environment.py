@@ -62,6 +62,7 @@ def features() -> list[Feature]:
         Feature("several processes", posix, "lingraft verify --workers" if posix else "needs Linux or macOS"),
         Feature("hard memory limit", linux, "lingraft verify --memory" if linux else "needs Linux; else by estimate"),
         _package("cluster", "ray", "ray"),
+        _package("evaluate --attack autoattack", "torchattacks", "autoattack"),
         _package("documentation", "mkdocs", "docs"),
         _package("tests", "pytest", "dev"),
     ]

@@ -62,9 +62,10 @@ def evaluate(
     `model` may be a run folder, then data set and `eps` are by default those of the run, and the figures are kept
     there; so they are with `run`, a folder that holds this model. It may also be an ONNX file or code that makes a
     network, "net.py:make_net". `data` may be the name or file of a data set, whose test images are meant. `images` is a
-    number or "all"; by default images of your own are all attacked, of a data set the first 1000. `attack` is pgd, fgsm
-    or one that was registered with `lingraft.attack.register`. With `intervals` it is also measured what intervals
-    alone certify (default: of runs that were trained for certificates).
+    number or "all"; by default images of your own are all attacked, of a data set the first 1000. `attack` is pgd,
+    fgsm, autoattack (which needs `lingraft[autoattack]`) or one that was registered with `lingraft.attack.register`.
+    With `intervals` it is also measured what intervals alone certify (default: of runs that were trained for
+    certificates).
 
     `eps` is a number, a text such as "2/255", or a tensor: a radius for each feature, in the shape of one image, or for
     each image, (N,) or (N, *shape). `clip` is the range of values that the attack stays in (default: that of the data,

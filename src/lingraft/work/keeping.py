@@ -1,6 +1,7 @@
 """Verdicts on the images of a request: those that a run folder holds, then the rest, each kept as it is found."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -9,14 +10,18 @@ from torch import nn
 
 from lingraft.ball import PIXELS, shown
 from lingraft.errors import LingraftError
-from lingraft.pool.images import verify_each
+from lingraft.pool.images import processes, verify_each
 from lingraft.pool.place import ANYWHERE, Place
-from lingraft.progress import progress
+from lingraft.printable import duration
+from lingraft.progress import console, progress
 from lingraft.runs import Run, load_tensors
 from lingraft.runs.verdicts import Verdicts
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Result
 from lingraft.work.certify import ImageCertificates
+
+#: Work that can take longer than this, in seconds, is announced.
+LONG = 60.0
 
 #: Ranges of images that the name of an entry in summary.json has at most.
 RANGES = 8
@@ -45,6 +50,8 @@ def find_verdicts(
     for i, index in enumerate(indices):
         if i not in results:
             left.setdefault(index, []).append(i)
+    if title is not None:
+        _announce(request, limits, place, sum(map(len, left.values())))
     tally = Tally()
     for result in results.values():
         tally.add(result)
@@ -63,6 +70,17 @@ def find_verdicts(
         if verdicts is not None:
             verdicts.keep(result)
     return [results[i] for i in range(len(request))]
+
+
+def _announce(request: Request, limits: Limits, place: Place, count: int) -> None:
+    """Before long work, say on standard error how much there is and how long it can take at most."""
+    workers = place.workers or 1 if place.ray is not None else processes(place.workers, count, request.device)
+    where = "this process" if not workers else "1 worker" if workers == 1 else f"{workers} workers"
+    most = math.ceil(count / max(1, workers)) * limits.timeout
+    if most > LONG:
+        known = f" of {len(request):,}, the others are known" if count < len(request) else ""
+        images = f"{count:,} image{'s' * (count > 1)}{known}"
+        console.print(f"{images}, at most {duration(most)} on {where}", highlight=False)
 
 
 @dataclass

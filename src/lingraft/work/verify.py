@@ -175,7 +175,8 @@ def _which(images: int | slice | None, count: int, data: str) -> range:
     """The numbers of the images that are asked for, of `count` in all."""
     wanted = slice(IMAGES if images is None else images) if not isinstance(images, slice) else images
     which = range(count)[wanted]
-    if not which or (isinstance(images, int) and not 0 < images <= count):
+    beyond = images is not None and wanted.stop is not None and wanted.stop > count  # a default may be more than exist
+    if not which or beyond or (isinstance(images, int) and images <= 0):
         what = f"{images} images" if isinstance(images, int) else f"images {wanted.start or 0}:{wanted.stop or count}"
         raise LingraftError(f"cannot verify {what}, which {data} does not have: it has {count:,}.")
     return which

@@ -78,7 +78,10 @@ class Instance:
         while open_ and answer.word != "sat":
             undecided: list[Box] = []
             for number, box in enumerate(open_):
-                share = max(budget.left, 0.0) / (len(open_) - number)
+                if budget.left <= 0:
+                    undecided += open_[number:]
+                    break
+                share = budget.left / (len(open_) - number)
                 result, point, network = self._try(box, limits, budget, share)
                 answer.stage, answer.domains = result.stage, answer.domains + result.domains
                 if point is not None:

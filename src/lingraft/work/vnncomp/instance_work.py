@@ -39,5 +39,5 @@ class DecideInstances(Work[tuple[Path, Path], Answer]):
         except LingraftError as error:
             return Answer("error", time.monotonic() - started, reason=str(error))
 
-    def failed(self, reason: str, seconds: float, error: str | None) -> Answer:
-        return Answer("timeout" if reason == "time" else "error", seconds, reason=error or reason)
+    def failed(self, reason: str, seconds: float, error: str | None, stage: str) -> Answer:
+        return Answer("timeout" if reason == "time" else "error", seconds, reason=error or reason, stage=stage or None)

@@ -104,7 +104,10 @@ class ToolRunner:
         """End what is running, and whatever that started."""
         if self._process is not None:
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                if hasattr(os, "killpg"):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                else:  # Windows
+                    self._process.kill()
 
     def _run(self, command: list[str], folder: Path, seconds: float) -> tuple[int | None, str]:
         """Exit code (None if it was ended) and output of a command, run with one thread in `folder`."""
