@@ -144,7 +144,13 @@ def _refuse_unknown(traced: fx.GraphModule, node: fx.Node) -> None:
 def _of_data(node: fx.Node) -> bool:
     """Whether the call works on a tensor computed from the input, not on a parameter, a constant or a size."""
     argument = node.args[0] if node.args else node.kwargs.get("input")
-    return isinstance(argument, fx.Node) and argument.op != "get_attr" and not is_number(argument)
+    return isinstance(argument, fx.Node) and _from_input(argument)
+
+
+def _from_input(node: fx.Node) -> bool:
+    if node.op == "placeholder":
+        return True
+    return not is_number(node) and any(_from_input(argument) for argument in node.all_input_nodes)
 
 
 def _arguments(node: fx.Node, known: Activation) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from lingraft.model.activations.record import Activation, Lines
 from lingraft.model.activations.relu import LEAKY_RELU, RELU
 from lingraft.model.activations.sigmoid import SIGMOID, TANH
 from lingraft.model.activations.soundness import require_sound
+from lingraft.model.activations.square import SQUARE
 from lingraft.names import lookup
 
 __all__ = ["KNOWN", "Activation", "Lines", "activation", "named_in_onnx", "of_call", "of_module", "register"]
 
-KNOWN: dict[str, Activation] = {record.name: record for record in (RELU, LEAKY_RELU, SIGMOID, TANH)}
+KNOWN: dict[str, Activation] = {record.name: record for record in (RELU, LEAKY_RELU, SIGMOID, TANH, SQUARE)}
 
 
 def register(record: Activation) -> Activation:
