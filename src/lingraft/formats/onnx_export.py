@@ -136,9 +136,13 @@ def _write_node(
             return write_grafted(writer, module, result.shape, x, alone, form)
         call = call_of(node, traced.get_submodule, title(node, traced))
         if call is None:
-            raise LingraftError(f"it cannot be written as ONNX. Known: {', '.join([*OPERATIONS, *KNOWN])}.")
+            what = title(node, traced)
+            raise LingraftError(f"{what} cannot be written as ONNX. Known: {', '.join([*OPERATIONS, *KNOWN])}.")
         shape = [part.shape for part in result] if several else result.shape
-        return WRITERS[call.operation.name](writer, shape, *call.arguments(known.__getitem__))
+        values = call.arguments(known.__getitem__)
+        if call.operation.rank is not None:
+            call.operation.require_rank(title(node, traced), values[0].shape)
+        return WRITERS[call.operation.name](writer, shape, *values)
     except LingraftError as error:
         raise LingraftError(f"{writer.scope!r}: {error}") from error
 

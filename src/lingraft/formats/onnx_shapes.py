@@ -273,7 +273,7 @@ class _Windows:
         return {**places, "ceil_mode": int(self.over and self.extra is None)}
 
 
-@writes("max pooling")
+@writes("max pooling 1d", "max pooling 2d")
 def _max_pool(
     to: OnnxWriter,
     shape: Shape,
@@ -289,7 +289,7 @@ def _max_pool(
     return to.value(shape, "MaxPool", x.name, dilations=windows.dilations, **windows.attributes)
 
 
-@writes("average pooling")
+@writes("average pooling 1d", "average pooling 2d")
 def _avg_pool(
     to: OnnxWriter,
     shape: Shape,
@@ -307,19 +307,19 @@ def _avg_pool(
     if divisor_override is not None or (windows.over and (counted or windows.extra)):
         settings: dict[str, Any] = {} if len(shape) == 3 else {"divisor_override": divisor_override}
         return _over_sides(
-            to, shape, x, "average pooling", kernel_size=kernel_size, stride=stride, padding=padding,
+            to, shape, x, f"average pooling {len(shape) - 2}d", kernel_size=kernel_size, stride=stride, padding=padding,
             ceil_mode=ceil_mode, count_include_pad=count_include_pad, **settings,
         )  # fmt: skip
     return to.value(shape, "AveragePool", x.name, count_include_pad=int(counted), **windows.attributes)
 
 
-@writes("adaptive average pooling")
+@writes("adaptive average pooling 1d", "adaptive average pooling 2d")
 def _adaptive_avg_pool(to: OnnxWriter, shape: Shape, x: Value, output_size: Any) -> Value:
     sides, results = x.shape[2:], shape[2:]
     if math.prod(results) == 1:
         return to.value(shape, "GlobalAveragePool", x.name)
     if any(n % m for n, m in zip(sides, results, strict=True)):
-        return _over_sides(to, shape, x, "adaptive average pooling", output_size=output_size)
+        return _over_sides(to, shape, x, f"adaptive average pooling {len(sides)}d", output_size=output_size)
     kernel = [n // m for n, m in zip(sides, results, strict=True)]
     return _avg_pool(to, shape, x, kernel, None, 0, False, True, None)
 

@@ -107,6 +107,8 @@ class _Conversion(Building):
             raise LingraftError(
                 f"{self.title(call)} is not supported by the verifier. Supported: {', '.join([*OPERATIONS, *KNOWN])}."
             )
+        if found.operation.rank is not None:
+            found.operation.require_rank(self.title(call), self.values[call.all_input_nodes[0]].shape)
         args = found.arguments(lambda node: node if self.depends(node) else self.values[node])
         try:
             return HANDLERS[found.operation.name](self, call, *args)

@@ -15,7 +15,7 @@ from lingraft.names import lookup
 
 __all__ = ["KNOWN", "Activation", "Lines", "activation", "named_in_onnx", "of_call", "of_module", "register"]
 
-KNOWN: dict[str, Activation] = {record.name: record for record in (RELU, LEAKY_RELU, SIGMOID, TANH, SQUARE)}
+KNOWN: dict[str, Activation] = {record.name: record for record in (RELU, LEAKY_RELU, SIGMOID, TANH)}
 
 
 def register(record: Activation) -> Activation:
@@ -35,7 +35,9 @@ def register(record: Activation) -> Activation:
 
 
 def activation(name: str) -> Activation:
-    """The record of that name."""
+    """The record of that name, also of the square, which is no activation of a model but part of its products."""
+    if name == SQUARE.name:
+        return SQUARE
     return KNOWN[name] if name in KNOWN else lookup("activation", name, KNOWN)
 
 
@@ -57,6 +59,8 @@ def named_in_onnx(operation: str) -> Activation | None:
 
 def restored(name: str, home: str, arguments: dict[str, Any]) -> Activation:
     """The record that another process pickled; the module that registers it is imported if that was not done yet."""
+    if name == SQUARE.name:
+        return SQUARE
     if name not in KNOWN:
         try:
             import_module(home)

@@ -76,19 +76,36 @@ def _sum(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return torch.sum(input, dim, keepdim)
 
 
+def _pools(
+    sides: int, calls: tuple[tuple[Any, ...], ...], layers: tuple[type[nn.Module], ...]
+) -> tuple[Operation, ...]:
+    """Pooling over one side or two: largest, average, average to a given size."""
+    largest, average, adaptive = layers
+    rank = sides + 2
+    return (
+        Operation(
+            f"max pooling {sides}d", "chooses", _largest, calls=calls[0], layers={largest: None}, onnx=("MaxPool",),
+            rank=rank,
+        ),
+        Operation(
+            f"average pooling {sides}d", "averages", _average, calls=calls[1], layers={average: None},
+            onnx=("AveragePool",), rarely=("Reshape", "MatMul"), rank=rank,
+        ),
+        Operation(
+            f"adaptive average pooling {sides}d", "averages", _adapt, calls=calls[2], layers={adaptive: None},
+            onnx=("GlobalAveragePool", "AveragePool"), rarely=("Reshape", "MatMul"), rank=rank,
+        ),
+    )  # fmt: skip
+
+
 POOLING = (
-    Operation(
-        "max pooling", "chooses", _largest, calls=(F.max_pool1d, F.max_pool2d, torch.max_pool1d, torch.max_pool2d),
-        layers={nn.MaxPool1d: None, nn.MaxPool2d: None}, onnx=("MaxPool",),
+    *_pools(
+        1, ((F.max_pool1d, torch.max_pool1d), (F.avg_pool1d,), (F.adaptive_avg_pool1d,)),
+        (nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d),
     ),
-    Operation(
-        "average pooling", "averages", _average, calls=(F.avg_pool1d, F.avg_pool2d),
-        layers={nn.AvgPool1d: None, nn.AvgPool2d: None}, onnx=("AveragePool",), rarely=("Reshape", "MatMul"),
-    ),
-    Operation(
-        "adaptive average pooling", "averages", _adapt, calls=(F.adaptive_avg_pool1d, F.adaptive_avg_pool2d),
-        layers={nn.AdaptiveAvgPool1d: None, nn.AdaptiveAvgPool2d: None},
-        onnx=("GlobalAveragePool", "AveragePool"), rarely=("Reshape", "MatMul"),
+    *_pools(
+        2, ((F.max_pool2d, torch.max_pool2d), (F.avg_pool2d,), (F.adaptive_avg_pool2d,)),
+        (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
     ),
     Operation(
         "resizing", "averages", _interpolate, calls=(F.interpolate,),

@@ -1,7 +1,7 @@
 """What lingraft has to know of a torch operation that is no activation, in one record."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -40,6 +40,8 @@ class Operation:
     #: what it is written with in ONNX, and what besides for unusual arguments
     onnx: tuple[str, ...] = ()
     rarely: tuple[str, ...] = ()
+    #: how many dimensions the value must have, the batch included; None: any
+    rank: int | None = None
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -72,6 +74,14 @@ class Operation:
             ) from error
         bound.apply_defaults()
         return bound
+
+    def require_rank(self, what: str, shape: Sequence[int]) -> None:
+        """Refuse a value of another rank, which torch takes for a single image without a batch."""
+        if self.rank is not None and len(shape) != self.rank:
+            raise LingraftError(
+                f"{what} is called with arguments that lingraft does not know: a value with {len(shape)} dimensions"
+                f" instead of {self.rank}, (N, C, …)."
+            )
 
 
 class Call(NamedTuple):

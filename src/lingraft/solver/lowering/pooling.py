@@ -39,7 +39,7 @@ class _Windows:
         return [max(0, r - n - b) for r, n, b in zip(reach, self.sides, self.before, strict=True)]
 
 
-@handles("average pooling")
+@handles("average pooling 1d", "average pooling 2d")
 def _average(
     at: Building,
     call: fx.Node,
@@ -70,11 +70,11 @@ def _average(
     return as_line(at, call, pooled)
 
 
-@handles("adaptive average pooling")
+@handles("adaptive average pooling 1d", "adaptive average pooling 2d")
 def _adaptive(at: Building, call: fx.Node, x: fx.Node, output_size: Any) -> int:
     sides, result = at.shape(x)[1:], at.shape(call)[1:]
     if any(n % m for n, m in zip(sides, result, strict=True)):
-        return _over_sides(at, call, x, "adaptive average pooling", output_size=output_size)
+        return _over_sides(at, call, x, f"adaptive average pooling {len(sides)}d", output_size=output_size)
     kernel = tuple(n // m for n, m in zip(sides, result, strict=True))
     return _average(at, call, x, kernel, None, 0, False, True, None)
 
@@ -119,7 +119,7 @@ def _reduce(at: Building, call: fx.Node, x: fx.Node, dim: Any, weight: Callable[
     return at.mix(call.name, at.position[x], inside, matrix, None, lambda result: result.reshape(shape))
 
 
-@handles("max pooling")
+@handles("max pooling 1d", "max pooling 2d")
 def _maximum(
     at: Building,
     call: fx.Node,

@@ -99,6 +99,8 @@ class _Propagation(fx.Interpreter):
             raise _unsupported(f"{what}, which has hooks or a forward of its own,")
         args = call.arguments(self.env.__getitem__)
         name = call.operation.name
+        if call.operation.rank is not None:
+            call.operation.require_rank(what, args[0].lower.shape)
         if self.first is None and call.operation.kind == "weighs" and name != "batch norm":
             self.first = _intervals(args)[0]
         if name == "batch norm":
