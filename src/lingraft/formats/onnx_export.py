@@ -17,10 +17,8 @@ from lingraft.formats.onnx_layers import write_activation
 from lingraft.formats.onnx_shapes import WRITERS
 from lingraft.formats.onnx_writer import OnnxWriter, Value, named
 from lingraft.formats.runtime import EXPORT_TOLERANCE, Session, disagreement, random_inputs
-from lingraft.model.activations import KNOWN
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.in_place import title
-from lingraft.model.operations import KNOWN as OPERATIONS
 from lingraft.model.operations import call_of
 from lingraft.model.sites import activation_of
 from lingraft.model.tracing import trace
@@ -137,7 +135,7 @@ def _write_node(
         call = call_of(node, traced.get_submodule, title(node, traced))
         if call is None:
             what = title(node, traced)
-            raise LingraftError(f"{what} cannot be written as ONNX. Known: {', '.join([*OPERATIONS, *KNOWN])}.")
+            raise LingraftError(f"{what} cannot be written as ONNX. What can: `lingraft doctor --operations`.")
         shape = [part.shape for part in result] if several else result.shape
         values = call.arguments(known.__getitem__)
         if call.operation.rank is not None:

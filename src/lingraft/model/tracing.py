@@ -15,6 +15,7 @@ from lingraft.errors import LingraftError
 from lingraft.model.activations import of_module
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.in_place import MARK, NUMBERS, is_number, read_results
+from lingraft.model.plain import plain
 from lingraft.model.unseen import refuse_unseen
 
 #: What the operators that change a tensor in place (h += y) compute.
@@ -112,6 +113,7 @@ def trace(model: nn.Module) -> fx.GraphModule:
     What the model changes in place is read from the result of the change. Raises a LingraftError that names the layer
     where the forward pass cannot be traced, or does what its graph would not show.
     """
+    model = plain(model)
     refuse_unseen(model)
     try:
         graph = _graph(model, _Tracer())
@@ -126,7 +128,8 @@ def trace(model: nn.Module) -> fx.GraphModule:
     if len(inputs) != 1:
         raise LingraftError(
             f"{type(model).__name__} takes {len(inputs)} inputs ({', '.join(n.name for n in inputs)});"
-            " a classifier takes one, the images. Wrap it in a module with one input."
+            " a classifier takes one, the images. Wrap it in a module whose forward takes the images and"
+            " calls it with the others, kept as buffers; or join them to one tensor and split that in forward."
         )
     read_results(graph, model)
     return fx.GraphModule(model, graph, class_name=type(model).__name__)

@@ -6,10 +6,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
-from lingraft.model.activations import KNOWN
 from lingraft.model.activations.relu import RELU
 from lingraft.model.in_place import is_number
-from lingraft.model.operations import KNOWN as OPERATIONS
 from lingraft.model.operations import call_of
 from lingraft.model.sites import Site as ModelSite
 from lingraft.model.sites import sites_of
@@ -105,7 +103,7 @@ class _Conversion(Building):
         found = call_of(call, self.graph.get_submodule, self.title(call))
         if found is None:
             raise LingraftError(
-                f"{self.title(call)} is not supported by the verifier. Supported: {', '.join([*OPERATIONS, *KNOWN])}."
+                f"{self.title(call)} is not supported by the verifier. What is: `lingraft doctor --operations`."
             )
         if found.operation.rank is not None:
             found.operation.require_rank(self.title(call), self.values[call.all_input_nodes[0]].shape)

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.errors import LingraftError
+from lingraft.model.logits import logits
+from lingraft.model.plain import plain
 from lingraft.solver.agreement import Agreement
 from lingraft.solver.branching import require_rule
 from lingraft.solver.network import Network
@@ -59,13 +61,15 @@ class Request:
         clip: tuple[float, float] | None = (0.0, 1.0),
         constraints: Constraints | None = None,
     ):
-        self.model = model
         self.eps, self.clip = eps, clip
         self.box = _box(eps, lower, upper)
         self.images = _images(images, self.box)
         if self.box is None:
             _check_ball(self.images, eps, clip)
-        self.network = Network.from_module(model, self.images.shape[1:])
+        # margins between logits are asked for, of which a last softmax and a single logit have none; constraints are
+        # about what the model gives
+        self.model = plain(model) if constraints is not None else logits(model, self.images.shape[1:])
+        self.network = Network.from_module(self.model, self.images.shape[1:])
         self.classes = self.network.nodes[-1].size
         self.labels = _labels(labels, len(self.images), self.classes)
         if self.labels is None and constraints is None:

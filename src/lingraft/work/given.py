@@ -15,6 +15,7 @@ from lingraft.data.places import MissingFile
 from lingraft.device import device_of, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.grafting.fine_tuning import describe_sites
+from lingraft.model.plain import plain
 from lingraft.model.sites import sites
 from lingraft.runs import ModelDescription, Run, load
 from lingraft.runs.own_images import OWN, kept_images
@@ -53,6 +54,7 @@ def network_of(model: nn.Module | Folder, device: Device) -> nn.Module:
     """The model, or that of a run folder, on the device."""
     if isinstance(model, str | Path | Run):
         return load(model, device=_resolved(device or "auto"))
+    model = plain(model)
     return model if device is None else model.to(_resolved(device))
 
 
@@ -118,6 +120,11 @@ def describe_own(model: nn.Module, input_shape: tuple[int, ...], **more: Any) ->
     sites(model, input_shape)
     with torch.no_grad(), evaluating(model):
         outputs = model(torch.zeros(1, *input_shape, device=device_of(model)))
+    if isinstance(outputs, Tensor) and outputs.ndim in (1, 2) and outputs[0].numel() == 1:
+        raise LingraftError(
+            "the model gives a single logit. Give lingraft.logits(model, input_shape), which has two, (0, z): class 1"
+            " is where z > 0."
+        )
     if not isinstance(outputs, Tensor) or outputs.ndim != 2:
         given = f"tensor of shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else type(outputs).__name__
         raise LingraftError(f"the model must give logits (N, classes), not a {given}.")

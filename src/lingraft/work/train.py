@@ -16,6 +16,7 @@ from lingraft.device import device_of, limited_threads, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults
 from lingraft.model import zoo
+from lingraft.model.plain import plain
 from lingraft.model.sites import grafted_activations
 from lingraft.model.surgery import masks
 from lingraft.names import lookup
@@ -207,7 +208,7 @@ def _network(model: nn.Module | str, data: Any, config: TrainingConfig) -> nn.Mo
         network: nn.Module = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
         draw(network, config.initialization or ("intervals" if config.certified and config.eps > 0 else "he"))
         return network
-    network = copy.deepcopy(model)
+    network = copy.deepcopy(plain(model))
     if config.initialization is not None:
         torch.manual_seed(config.seed)
         draw(network, config.initialization)
