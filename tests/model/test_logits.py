@@ -49,7 +49,7 @@ def test_a_last_softmax_is_left_out(end) -> None:
 
 def test_of_constraints_it_is_not() -> None:
     """They are about what the model gives: probabilities above 0 are not logits above 0."""
-    with pytest.raises(LingraftError, match="Softmax.*not supported"):
+    with pytest.raises(LingraftError, match=r"Softmax.*not supported"):
         verdicts(Ended(3, nn.Softmax(1)), None, constraints=(torch.eye(3), torch.zeros(3)))
 
 

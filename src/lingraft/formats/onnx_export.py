@@ -1,6 +1,5 @@
 """Writing a model as an ONNX file of standard operations."""
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from lingraft.formats.runtime import EXPORT_TOLERANCE, Session, disagreement, ra
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.in_place import title
 from lingraft.model.operations import call_of
+from lingraft.model.plain import copied
 from lingraft.model.sites import activation_of
 from lingraft.model.tracing import trace
 from lingraft.names import lookup
@@ -45,7 +45,7 @@ def export_onnx(
     """
     lookup("form", form, {known: known for known in FORMS})
     shape = tuple(input_shape)
-    plain = copy.deepcopy(model).cpu().float().eval()
+    plain = copied(model).cpu().float().eval()
     content = _build(plain, shape, form, -1 if dynamic_batch else 1)
     inputs = random_inputs(shape, 1)
     if images is not None:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -65,6 +66,7 @@ def _title(traced: fx.GraphModule, node: fx.Node) -> str:
 
 def _require_classes(traced: fx.GraphModule, node: fx.Node) -> None:
     """Refuse a softmax that is not over the classes."""
+    dim: Any
     if node.op == "call_module":
         dim = traced.get_submodule(str(node.target)).dim
     else:

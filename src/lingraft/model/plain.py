@@ -1,14 +1,22 @@
-"""The module itself, where what is given is something around it, or no module at all."""
+"""The module itself, where what is given is something around it, or no module at all; and copies of it."""
 
-from typing import Any
+import copy
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from lingraft.errors import LingraftError
 
+M = TypeVar("M", bound=nn.Module)
+
 #: What runs a module on several devices.
 _PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+#: The hooks of torch.nn.utils.weight_norm and spectral_norm, which compute a weight before the layer is called: what
+#: reads the weight calls them as well.
+FOLDED = frozenset({WeightNorm, SpectralNorm})
 
 
 def plain(model: Any) -> nn.Module:
@@ -38,3 +46,20 @@ def require_precision(model: nn.Module) -> None:
                 f"the model computes in {kind} ({name!r}), where rounding alone can change the class. Verify it in"
                 " single precision: model.float(). What is proven then holds for that model."
             )
+
+
+def copied(model: M) -> M:
+    """A copy, also where torch.nn.utils.weight_norm or spectral_norm compute a weight, which as such has no copy."""
+    with torch.no_grad():
+        for module in model.modules():
+            renew(module)
+        return copy.deepcopy(model)
+
+
+def renew(layer: nn.Module) -> None:
+    """Let these two compute the weight, as they do when the layer is called in eval mode: nothing else changes."""
+    for hook in layer._forward_pre_hooks.values():
+        if isinstance(hook, SpectralNorm):
+            setattr(layer, hook.name, hook.compute_weight(layer, do_power_iteration=False))
+        elif isinstance(hook, WeightNorm):
+            setattr(layer, hook.name, hook.compute_weight(layer))

@@ -1,6 +1,5 @@
 """Sites: the calls of activations in the forward pass of a model."""
 
-import copy
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from lingraft.model.activations import KNOWN, Activation, of_call, of_module
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.in_place import is_number, title
 from lingraft.model.operations import call_of
+from lingraft.model.plain import copied
 from lingraft.model.tracing import trace
 
 #: Functions, methods and modules (by lower-case name) that bend a tensor element by element and are not supported.
@@ -88,10 +88,8 @@ def _require_known(traced: fx.GraphModule, found: Mapping[fx.Node, Site]) -> Non
         if node.op in ("placeholder", "get_attr", "output") or node in found or not _from_input(node):
             continue
         what = title(node, traced)
-        last = (
-            all(user.op == "output" for user in node.users) and "softmax" in what.lower()
-        )  # which `logits` leaves out
-        if not last and call_of(node, traced.get_submodule, what) is None:
+        left_out = all(user.op == "output" for user in node.users) and "softmax" in what.lower()  # see `logits`
+        if not left_out and call_of(node, traced.get_submodule, what) is None:
             raise LingraftError(f"{what} is not supported. What is: `lingraft doctor --operations`.")
 
 
@@ -194,7 +192,7 @@ def _known() -> str:
 
 def node_shapes(traced: fx.GraphModule, input_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Shape of what every node gives for two images, found without computing anything."""
-    blank = copy.deepcopy(traced).to("meta").eval()
+    blank = copied(traced).to("meta").eval()
     dtype = next((p.dtype for p in blank.parameters()), torch.float32)
     try:
         with redirect_stderr(io.StringIO()):  # where it fails, PyTorch prints a traceback beside the exception

@@ -117,13 +117,11 @@ def trace(model: nn.Module) -> fx.GraphModule:
     refuse_unseen(model)
     try:
         graph = _graph(model, _Tracer())
-    except LingraftError:
+    except LingraftError as error:
         try:  # buffers as they are do not take sizes of the image, as in buffer.expand(x.shape[0], -1); traced ones do
             graph = _graph(model, _Tracer(buffers=True))
         except LingraftError:
-            graph = None
-        if graph is None:
-            raise
+            raise error from error.__cause__
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
     if len(inputs) != 1:
         raise LingraftError(

@@ -4,14 +4,9 @@ import torch
 from torch import fx, nn
 from torch.nn.modules import module as registry
 from torch.nn.modules.lazy import LazyModuleMixin
-from torch.nn.utils.spectral_norm import SpectralNorm
-from torch.nn.utils.weight_norm import WeightNorm
 
 from lingraft.errors import LingraftError
-
-#: The hooks of torch.nn.utils.weight_norm and spectral_norm, which compute a weight before the layer is called: what
-#: reads the weight calls them as well.
-FOLDED = frozenset({WeightNorm, SpectralNorm})
+from lingraft.model.plain import FOLDED
 
 
 def refuse_unseen(model: nn.Module) -> None:

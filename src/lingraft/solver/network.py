@@ -1,6 +1,5 @@
 """A verifiable network: the linear nodes and sites that a PyTorch model is converted to, and checked against."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.errors import LingraftError
-from lingraft.model.plain import plain, require_precision
+from lingraft.model.plain import copied, plain, require_precision
 from lingraft.model.unseen import refuse_unseen
 from lingraft.solver.agreement import require_agreement
 from lingraft.solver.conversion import convert
@@ -80,7 +79,7 @@ class Network:
                 raise LingraftError(f"the model has NaN or infinite weights in {name!r}. Repair or retrain it.")
         shape = tuple(input_shape)
         device = next(model.parameters(), torch.zeros(())).device
-        near = model if device.type == "cpu" else copy.deepcopy(model).to("cpu")
+        near = model if device.type == "cpu" else copied(model).to("cpu")
         network = cls(convert(near, shape), shape).to(torch.float64, device)
         require_agreement(model, network)
         return network

@@ -1,6 +1,5 @@
 """Training a network of the zoo or a module of the user's own, in a run folder."""
 
-import copy
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +15,7 @@ from lingraft.device import device_of, limited_threads, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults
 from lingraft.model import zoo
-from lingraft.model.plain import plain
+from lingraft.model.plain import copied, plain
 from lingraft.model.sites import grafted_activations
 from lingraft.model.surgery import masks
 from lingraft.names import lookup
@@ -208,7 +207,7 @@ def _network(model: nn.Module | str, data: Any, config: TrainingConfig) -> nn.Mo
         network: nn.Module = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
         draw(network, config.initialization or ("intervals" if config.certified and config.eps > 0 else "he"))
         return network
-    network = copy.deepcopy(plain(model))
+    network = copied(plain(model))
     if config.initialization is not None:
         torch.manual_seed(config.seed)
         draw(network, config.initialization)

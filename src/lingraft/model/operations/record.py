@@ -10,6 +10,7 @@ from torch import fx, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from lingraft.errors import LingraftError
+from lingraft.model.plain import renew
 
 #: What an operation does with the values that it is given:
 #: - same: gives them as they are;
@@ -55,7 +56,7 @@ class Operation:
 
     def settings(self, layer: nn.Module) -> dict[str, Any]:
         """The arguments of the call that a layer makes, besides its input."""
-        _renew(layer)
+        renew(layer)
         given = self.layers[type_before_parametrizations(layer)]
         if given is not None:
             return given(layer)
@@ -94,9 +95,3 @@ class Call(NamedTuple):
         """The arguments in their order, with `of(node)` in place of every node of the graph."""
         args: Any = fx.map_arg(self.bound.args, of)
         return tuple(args)
-
-
-def _renew(layer: nn.Module) -> None:
-    """Let torch.nn.utils.weight_norm and spectral_norm compute the weight, as they do when the layer is called."""
-    for hook in layer._forward_pre_hooks.values():
-        hook(layer, ())

@@ -35,7 +35,7 @@ def _moving(name: str) -> Callable[..., Any]:
         def computed(chosen: fx.Node | None) -> list[Tensor]:
             values = {x: n if x is chosen else torch.zeros_like(n) for x, n in numbers.items()}
             plain: Any = fx.map_arg(args, values.__getitem__)
-            given = fx.node.map_aggregate(plain, lambda v: v.double() if _is_real(v) else v)
+            given: Any = fx.node.map_aggregate(plain, _double)
             result = compute(*given)
             return [result] if isinstance(result, Tensor) else list(result)
 
@@ -56,12 +56,17 @@ def _moving(name: str) -> Callable[..., Any]:
 
 def _nodes(arguments: Any) -> list[fx.Node]:
     found: list[fx.Node] = []
-    fx.map_arg(arguments, lambda node: found.append(node) or node)
+
+    def note(node: fx.Node) -> fx.Node:
+        found.append(node)
+        return node
+
+    fx.map_arg(arguments, note)
     return found
 
 
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
+def _double(value: Any) -> Any:
+    return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 for _name, _record in KNOWN.items():

@@ -13,8 +13,8 @@ from torch import Tensor, fx, nn
 from lingraft.errors import LingraftError
 from lingraft.model.in_place import NUMBERS, title
 from lingraft.model.operations import KNOWN, Operation, call_of
+from lingraft.model.plain import FOLDED
 from lingraft.model.sites import Site
-from lingraft.model.unseen import FOLDED
 from lingraft.solver.intervals import share
 from lingraft.training.differentiable.graph import BoundedGraph, Statistics, graph_of
 
