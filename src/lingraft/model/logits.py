@@ -29,9 +29,12 @@ def logits(model: nn.Module, input_shape: Sequence[int]) -> nn.Module:
     traced = trace(model)
     (output,) = (node for node in traced.graph.nodes if node.op == "output")
     last, done = output.args[0], []
-    shape = node_shapes(traced, tuple(input_shape)).get(last.name, ()) if isinstance(last, fx.Node) else ()
+    try:
+        shape = node_shapes(traced, tuple(input_shape)).get(getattr(last, "name", ""), ())
+    except LingraftError:
+        shape = ()
     if not isinstance(last, fx.Node) or len(shape) not in (1, 2):
-        return model  # no logits at all, which whoever asks for them says
+        return model  # it takes no such images or gives no logits at all, which whoever calls it is told better
     single = len(shape) == 1 or shape[1] == 1
     if not single and _is(traced, last, (nn.Softmax, nn.LogSoftmax), _SOFTMAX):
         _require_classes(traced, last)
