@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lingraft.data.images import ImageSet as ImageSet
     from lingraft.formats.onnx_export import export_onnx as export_onnx
     from lingraft.formats.onnx_import import load_onnx as load_onnx
+    from lingraft.model.logits import logits as logits
     from lingraft.model.sites import sites as sites
     from lingraft.model.surgery import graft as graft
     from lingraft.model.surgery import pruned as pruned
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from lingraft.work.look import list_runs as list_runs
     from lingraft.work.look import show_network as show_network
     from lingraft.work.look import show_run as show_run
+    from lingraft.work.operations import operations as operations
     from lingraft.work.properties import verify_property as verify_property
     from lingraft.work.save import save as save
     from lingraft.work.score import plan as plan
@@ -69,6 +71,8 @@ _HOME = {
     "list_runs": "lingraft.work.look",
     "load": "lingraft.runs",
     "load_onnx": "lingraft.formats.onnx_import",
+    "logits": "lingraft.model.logits",
+    "operations": "lingraft.work.operations",
     "plan": "lingraft.work.score",
     "pruned": "lingraft.model.surgery",
     "reproduce": "lingraft.work.experiments.reproduce",

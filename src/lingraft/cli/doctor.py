@@ -1,5 +1,8 @@
 """`lingraft doctor`."""
 
+from typing import Annotated
+
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -10,8 +13,16 @@ from lingraft.cli.options import Json, next_step, print_json
 
 
 @app.command()
-def doctor(as_json: Json = False) -> None:
+def doctor(
+    as_json: Json = False,
+    operations: Annotated[
+        bool, typer.Option("--operations", help="List the operations that a network may consist of instead.")
+    ] = False,
+) -> None:
     """Say what is here and what is missing: versions, processor, memory, GPU, data, other tools."""
+    if operations:
+        _list_operations(as_json)
+        return
     here = lingraft.doctor()
     if as_json:
         print_json(here)
@@ -38,6 +49,30 @@ def doctor(as_json: Json = False) -> None:
     console.print(f"[bold]data in[/]   {data['folder']}")
     console.print(table)
     next_step("lingraft demo   (needs nothing of what is missing)")
+
+
+def _list_operations(as_json: bool) -> None:
+    known = lingraft.operations()
+    if as_json:
+        print_json(known)
+        return
+    columns = {"verified": "V", "grafted": "G", "certified": "T", "exported": "E", "certificate": "C"}
+    table = Table(box=None, pad_edge=False)
+    table.add_column("operation", no_wrap=True)
+    table.add_column("torch", overflow="fold")
+    table.add_column("ONNX", overflow="fold")
+    for letter in columns.values():
+        table.add_column(letter)
+    for row in known:
+        names = row["name"], " ".join(row["torch"]), " ".join(row["onnx"])
+        table.add_row(*map(escape, names), *(_mark(row[column]) for column in columns))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        "Networks with it can be Verified, Grafted, Trained with certified bounds, Exported; C: the checker of"
+        " certificates reads what it is exported as."
+    )
+    next_step("lingraft verify RUN   (an operation that is not listed is an error that names it)")
 
 
 def _mark(good: bool) -> str:

@@ -1,6 +1,5 @@
 """Writing a model as an ONNX file of standard operations."""
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,14 @@ from lingraft.errors import LingraftError
 from lingraft.files import replacing
 from lingraft.formats.batch_norm_form import scales_as_batch_norm
 from lingraft.formats.onnx_grafted import FORMS, Form, write_grafted
-from lingraft.formats.onnx_layers import write_activation, write_function, write_module
+from lingraft.formats.onnx_layers import write_activation
+from lingraft.formats.onnx_shapes import WRITERS
 from lingraft.formats.onnx_writer import OnnxWriter, Value, named
 from lingraft.formats.runtime import EXPORT_TOLERANCE, Session, disagreement, random_inputs
 from lingraft.model.grafted_activation import GraftedActivation
+from lingraft.model.in_place import title
+from lingraft.model.operations import call_of
+from lingraft.model.plain import copied
 from lingraft.model.sites import activation_of
 from lingraft.model.tracing import trace
 from lingraft.names import lookup
@@ -42,7 +45,7 @@ def export_onnx(
     """
     lookup("form", form, {known: known for known in FORMS})
     shape = tuple(input_shape)
-    plain = copy.deepcopy(model).cpu().float().eval()
+    plain = copied(model).cpu().float().eval()
     content = _build(plain, shape, form, -1 if dynamic_batch else 1)
     inputs = random_inputs(shape, 1)
     if images is not None:
@@ -112,28 +115,39 @@ def _write_node(
     args: Any
     kwargs: Any
     args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
-    depends = any(isinstance(known[argument], Value) for argument in node.all_input_nodes)
+    depends = any(_depends(known[argument]) for argument in node.all_input_nodes)
     if not depends or _is_shape(result):
         return result
     writer.scope = str(node.target) if node.op == "call_module" else node.name
     try:
-        if not isinstance(result, Tensor):
+        several = isinstance(result, tuple | list) and all(isinstance(part, Tensor) for part in result)
+        if not isinstance(result, Tensor) and not several:
             raise LingraftError("its result is not a tensor")
         activation = activation_of(traced, node)
         module = traced.get_submodule(str(node.target)) if node.op == "call_module" else None
         if activation is not None and not isinstance(module, GraftedActivation):
             x = args[0] if args else kwargs["input"]
             return named(result.shape, write_activation(writer, activation, x.name))
-        if module is None:
-            name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "a function")
-            return write_function(writer, name, result.shape, args, kwargs)
-        (x,) = args
         if isinstance(module, GraftedActivation):
+            (x,) = args
             alone = len(node.all_input_nodes[0].users) == 1
             return write_grafted(writer, module, result.shape, x, alone, form)
-        return write_module(writer, module, result.shape, x)
+        call = call_of(node, traced.get_submodule, title(node, traced))
+        if call is None:
+            what = title(node, traced)
+            raise LingraftError(f"{what} cannot be written as ONNX. What can: `lingraft doctor --operations`.")
+        shape = [part.shape for part in result] if several else result.shape
+        values = call.arguments(known.__getitem__)
+        if call.operation.rank is not None:
+            call.operation.require_rank(title(node, traced), values[0].shape)
+        return WRITERS[call.operation.name](writer, shape, *values)
     except LingraftError as error:
         raise LingraftError(f"{writer.scope!r}: {error}") from error
+
+
+def _depends(known: Any) -> bool:
+    """Whether something is a value that depends on the input, or several such values."""
+    return isinstance(known, Value) or (isinstance(known, list) and all(isinstance(part, Value) for part in known))
 
 
 def _is_shape(result: Any) -> bool:

@@ -4,32 +4,24 @@ A graph knows which call reads which value, not which values share memory. Where
 changed one is read later, the graph is refused, unless it is that very tensor under another name.
 """
 
-import operator
-from typing import Any
-
 import torch
-import torch.nn.functional as F
 from torch import fx, nn
 
 from lingraft.errors import LingraftError
+from lingraft.model import operations
 from lingraft.model.activations import of_call, of_module
 from lingraft.model.grafted_activation import GraftedActivation
+from lingraft.model.operations import of_layer
 
 #: Set in the `meta` of a call that was written as an operator in place (h += y).
 MARK = "lingraft_in_place"
 
-#: Calls whose result has memory of its own, as those of activations have. All others may
+#: Attributes of a tensor that do not tell its values.
+NUMBERS = frozenset({"shape", "ndim", "dtype", "device"})
+
+#: Calls whose result has memory of its own, besides activations and operations that compute anything. All others may
 #: give a view, or their input itself.
-_NEW: frozenset[Any] = frozenset({
-    operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.matmul,
-    torch.add, torch.sub, torch.mul, torch.div, torch.neg, torch.matmul, torch.cat, torch.concat, torch.clone,
-    torch.max_pool2d, F.linear, F.conv2d, F.batch_norm, F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d,
-    "add", "sub", "mul", "div", "neg", "matmul", "clone", "sum", "mean",
-})  # fmt: skip
-_NEW_MODULES = (
-    nn.Conv1d, nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d,
-    GraftedActivation,
-)  # fmt: skip
+_NEW = frozenset({torch.cat, torch.concat, torch.clone, torch.stack, "clone"})
 
 
 def read_results(graph: fx.Graph, root: nn.Module) -> None:
@@ -67,7 +59,7 @@ def is_number(node: fx.Node) -> bool:
     if node.op != "call_function":
         return False
     if node.target is getattr:
-        return node.args[1] in ("shape", "ndim", "dtype", "device")
+        return node.args[1] in NUMBERS
     return getattr(node.target, "__module__", "") in ("_operator", "math", "builtins") and all(
         is_number(argument) for argument in node.all_input_nodes
     )
@@ -106,8 +98,14 @@ def _changed(node: fx.Node, root: nn.Module) -> fx.Node | None:
 def _is_new(node: fx.Node, root: nn.Module) -> bool:
     if node.op == "call_module":
         module = root.get_submodule(str(node.target))
-        return isinstance(module, _NEW_MODULES) or of_module(module) is not None
-    return node.target in _NEW or of_call(node.target) is not None or is_number(node)
+        operation = of_layer(module)
+        if isinstance(module, GraftedActivation) or of_module(module) is not None:
+            return True
+    else:
+        operation = operations.of_call(node.target)
+        if node.target in _NEW or of_call(node.target) is not None or is_number(node):
+            return True
+    return operation is not None and operation.gives_new_memory
 
 
 def _is_same(node: fx.Node, root: nn.Module) -> bool:

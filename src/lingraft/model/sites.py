@@ -1,9 +1,8 @@
 """Sites: the calls of activations in the forward pass of a model."""
 
-import copy
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +14,9 @@ from torch.fx.passes.shape_prop import ShapeProp
 from lingraft.errors import LingraftError
 from lingraft.model.activations import KNOWN, Activation, of_call, of_module
 from lingraft.model.grafted_activation import GraftedActivation
-from lingraft.model.in_place import is_number
+from lingraft.model.in_place import is_number, title
+from lingraft.model.operations import call_of
+from lingraft.model.plain import copied
 from lingraft.model.tracing import trace
 
 #: Functions, methods and modules (by lower-case name) that bend a tensor element by element and are not supported.
@@ -63,7 +64,8 @@ def sites(model: nn.Module, input_shape: Sequence[int]) -> list[Site]:
 def sites_with_shapes(traced: fx.GraphModule, input_shape: Sequence[int]) -> list[Site]:
     """`sites` of a traced graph."""
     found = sites_of(traced)
-    shapes = _shapes(traced, tuple(input_shape))
+    _require_known(traced, found)
+    shapes = node_shapes(traced, tuple(input_shape))
     result = []
     for node, site in found.items():
         batch, *shape = shapes[node.name]
@@ -78,6 +80,17 @@ def sites_with_shapes(traced: fx.GraphModule, input_shape: Sequence[int]) -> lis
     if not result:
         raise LingraftError(f"{type(traced).__name__} has no activation to graft: lingraft knows {_known()}.")
     return result
+
+
+def _require_known(traced: fx.GraphModule, found: Mapping[fx.Node, Site]) -> None:
+    """Refuse a network with an operation that is in no list: it could be neither verified nor exported."""
+    for node in traced.graph.nodes:
+        if node.op in ("placeholder", "get_attr", "output") or node in found or not _from_input(node):
+            continue
+        what = title(node, traced)
+        left_out = all(user.op == "output" for user in node.users) and "softmax" in what.lower()  # see `logits`
+        if not left_out and call_of(node, traced.get_submodule, what) is None:
+            raise LingraftError(f"{what} is not supported. What is: `lingraft doctor --operations`.")
 
 
 def grafted_activations(model: nn.Module) -> dict[str, GraftedActivation]:
@@ -144,7 +157,13 @@ def _refuse_unknown(traced: fx.GraphModule, node: fx.Node) -> None:
 def _of_data(node: fx.Node) -> bool:
     """Whether the call works on a tensor computed from the input, not on a parameter, a constant or a size."""
     argument = node.args[0] if node.args else node.kwargs.get("input")
-    return isinstance(argument, fx.Node) and argument.op != "get_attr" and not is_number(argument)
+    return isinstance(argument, fx.Node) and _from_input(argument)
+
+
+def _from_input(node: fx.Node) -> bool:
+    if node.op == "placeholder":
+        return True
+    return not is_number(node) and any(_from_input(argument) for argument in node.all_input_nodes)
 
 
 def _arguments(node: fx.Node, known: Activation) -> dict[str, Any]:
@@ -171,9 +190,9 @@ def _known() -> str:
     return f"{', '.join(names)} or {last}"
 
 
-def _shapes(traced: fx.GraphModule, input_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def node_shapes(traced: fx.GraphModule, input_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Shape of what every node gives for two images, found without computing anything."""
-    blank = copy.deepcopy(traced).to("meta").eval()
+    blank = copied(traced).to("meta").eval()
     dtype = next((p.dtype for p in blank.parameters()), torch.float32)
     try:
         with redirect_stderr(io.StringIO()):  # where it fails, PyTorch prints a traceback beside the exception

@@ -1,6 +1,5 @@
 """Surgery: a copy of a model in which chosen neurons are linear."""
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -9,6 +8,7 @@ from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
 from lingraft.model.grafted_activation import GraftedActivation
+from lingraft.model.plain import copied
 from lingraft.model.sites import Site, grafted_activations, sites_of, sites_with_shapes
 from lingraft.model.tracing import trace
 from lingraft.names import lookup
@@ -87,7 +87,7 @@ def _operate(
             " one from scores."
         )
     _require_one_graph(model)
-    traced = trace(copy.deepcopy(model))
+    traced = trace(copied(model))
     if input_shape is not None:
         check_shapes(mask, sites_with_shapes(traced, input_shape))
     found = sites_of(traced)
@@ -112,8 +112,8 @@ def _operate(
 
 def _require_one_graph(model: nn.Module) -> None:
     """Refuse a model whose forward looks at self.training: its copy would do the same in training and in eval mode."""
-    copied = copy.deepcopy(model)
-    if len({str(trace(copied.train(mode)).graph) for mode in (True, False)}) > 1:
+    another = copied(model)
+    if len({str(trace(another.train(mode)).graph) for mode in (True, False)}) > 1:
         raise LingraftError(
             f"the forward of {type(model).__name__} is another in training mode than in eval mode (self.training), of"
             " which a grafted copy would keep one. Use layers that know their mode, such as nn.Dropout."
@@ -135,7 +135,7 @@ def _separate(traced: fx.GraphModule, found: Mapping[fx.Node, Site]) -> None:
     """Give the second and later calls of one module a module of their own, at the path that is their name."""
     for node, site in found.items():
         if node.op == "call_module" and node.target != site.name:
-            traced.add_submodule(site.name, copy.deepcopy(traced.get_submodule(str(node.target))))
+            traced.add_submodule(site.name, copied(traced.get_submodule(str(node.target))))
             node.target = site.name
 
 

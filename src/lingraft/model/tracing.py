@@ -14,7 +14,8 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from lingraft.errors import LingraftError
 from lingraft.model.activations import of_module
 from lingraft.model.grafted_activation import GraftedActivation
-from lingraft.model.in_place import MARK, read_results
+from lingraft.model.in_place import MARK, NUMBERS, is_number, read_results
+from lingraft.model.plain import plain
 from lingraft.model.unseen import refuse_unseen
 
 #: What the operators that change a tensor in place (h += y) compute.
@@ -36,7 +37,7 @@ class _InPlace(fx.Proxy):
     _is_param = _is_buffer = False  # what torch asks tensors that a module is given
 
     def __getattr__(self, k: str) -> Attribute:
-        return _Attribute(self, k)
+        return Attribute(self, k) if k in NUMBERS else _Attribute(self, k)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(Tensor, name):
@@ -66,8 +67,9 @@ class _Tracer(fx.Tracer):
 
     failed_in: str | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, buffers: bool = False) -> None:
         super().__init__()
+        self.proxy_buffer_attributes = buffers
         self.asked_for_values = False
         self.autocast = _autocast()
 
@@ -77,7 +79,8 @@ class _Tracer(fx.Tracer):
         return own or kind is GraftedActivation or of_module(m) is not None
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
-        return _InPlace(node, self)
+        # torch's own tensors do not survive a size that says that it is a tensor
+        return fx.Proxy(node, self) if is_number(node) else _InPlace(node, self)
 
     def create_arg(self, a: Any) -> Any:
         return a.node if isinstance(a, fx.Proxy) else super().create_arg(a)
@@ -110,13 +113,33 @@ def trace(model: nn.Module) -> fx.GraphModule:
     What the model changes in place is read from the result of the change. Raises a LingraftError that names the layer
     where the forward pass cannot be traced, or does what its graph would not show.
     """
+    model = plain(model)
     refuse_unseen(model)
-    tracer = _Tracer()
+    try:
+        graph = _graph(model, _Tracer())
+    except LingraftError as error:
+        try:  # buffers as they are do not take sizes of the image, as in buffer.expand(x.shape[0], -1); traced ones do
+            graph = _graph(model, _Tracer(buffers=True))
+        except LingraftError:
+            raise error from error.__cause__
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    if len(inputs) != 1:
+        raise LingraftError(
+            f"{type(model).__name__} takes {len(inputs)} inputs ({', '.join(n.name for n in inputs)});"
+            " a classifier takes one, the images. Wrap it in a module whose forward takes the images and"
+            " calls it with the others, kept as buffers; or join them to one tensor and split that in forward."
+        )
+    read_results(graph, model)
+    return fx.GraphModule(model, graph, class_name=type(model).__name__)
+
+
+def _graph(model: nn.Module, tracer: _Tracer) -> fx.Graph:
     try:
         with _unchanged(model):
             graph = tracer.trace(model)
         if tracer.asked_for_values:
             raise fx.proxy.TraceError("it asks for the value of a tensor")
+        return graph
     except Exception as error:
         where = tracer.failed_in or f"the forward pass of {type(model).__name__}"
         if isinstance(error, LingraftError):
@@ -125,14 +148,6 @@ def trace(model: nn.Module) -> fx.GraphModule:
             f"cannot trace {where}: {error}. Its forward must not branch or loop on tensor values or on shapes,"
             " and must take tensors only: move such code out of the model, or write it with torch operations."
         ) from error
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    if len(inputs) != 1:
-        raise LingraftError(
-            f"{type(model).__name__} takes {len(inputs)} inputs ({', '.join(n.name for n in inputs)});"
-            " a classifier takes one, the images. Wrap it in a module with one input."
-        )
-    read_results(graph, model)
-    return fx.GraphModule(model, graph, class_name=type(model).__name__)
 
 
 @contextmanager

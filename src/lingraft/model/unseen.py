@@ -6,6 +6,7 @@ from torch.nn.modules import module as registry
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from lingraft.errors import LingraftError
+from lingraft.model.plain import FOLDED
 
 
 def refuse_unseen(model: nn.Module) -> None:
@@ -22,10 +23,10 @@ def refuse_unseen(model: nn.Module) -> None:
             raise LingraftError(f"{what} is quantized, which is not supported. Give the model in floating point.")
         if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():  # type: ignore[misc]
             raise LingraftError(f"{what} has no weights yet. Call the model once, with images of the right shape.")
-        if module._forward_hooks or module._forward_pre_hooks:
+        if module._forward_hooks or not set(map(type, module._forward_pre_hooks.values())) <= FOLDED:
             raise LingraftError(
                 f"{what} has a forward hook, which may change what it gives. Remove it: hook.remove(). Hooks that"
-                " torch.nn.utils has put there go with remove_weight_norm, remove_spectral_norm or prune.remove."
+                " torch.nn.utils.prune has put there go with prune.remove."
             )
         replaced = [name for name in vars(module) if _is_method(type(module), name)]
         if replaced:

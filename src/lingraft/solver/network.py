@@ -1,13 +1,14 @@
 """A verifiable network: the linear nodes and sites that a PyTorch model is converted to, and checked against."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
+from lingraft.device import require_precision
 from lingraft.errors import LingraftError
+from lingraft.model.plain import copied, plain
 from lingraft.model.unseen import refuse_unseen
 from lingraft.solver.agreement import require_agreement
 from lingraft.solver.conversion import convert
@@ -71,7 +72,9 @@ class Network:
     @classmethod
     def from_module(cls, model: nn.Module, input_shape: Sequence[int]) -> "Network":
         """Convert a model in eval mode; anything unsupported is an error that names the node, before any work."""
+        model = plain(model)
         refuse_unseen(model)
+        require_precision(model)
         if model.training or any(module.training for module in model.modules() if isinstance(module, IN_TWO_MODES)):
             raise LingraftError("the model is in training mode. Call model.eval() before verifying it.")
         for name, tensor in model.state_dict().items():
@@ -79,8 +82,8 @@ class Network:
                 raise LingraftError(f"the model has NaN or infinite weights in {name!r}. Repair or retrain it.")
         shape = tuple(input_shape)
         device = next(model.parameters(), torch.zeros(())).device
-        plain = model if device.type == "cpu" else copy.deepcopy(model).to("cpu")
-        network = cls(convert(plain, shape), shape).to(torch.float64, device)
+        near = model if device.type == "cpu" else copied(model).to("cpu")
+        network = cls(convert(near, shape), shape).to(torch.float64, device)
         require_agreement(model, network)
         return network
 

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.ball import PIXELS, Ball, Clip, Eps, Radius, Range, radius, require_inside, value_range
-from lingraft.device import require_precision
 from lingraft.errors import LingraftError
+from lingraft.model.logits import logits
+from lingraft.model.plain import plain
 from lingraft.solver.agreement import Agreement
 from lingraft.solver.branching import require_rule
 from lingraft.solver.network import Network
@@ -62,8 +63,6 @@ class Request:
         clip: Clip = PIXELS,
         constraints: Constraints | None = None,
     ):
-        self.model = model
-        require_precision(model)
         self.clip: Range = value_range(clip)
         self.box = _box(eps, lower, upper)
         self.eps: Radius | None = None if eps is None else radius(eps)
@@ -72,7 +71,10 @@ class Request:
         if self.eps is not None:
             require_inside(self.images, self.clip, "the images")
             self.ball = Ball.around(self.eps, self.images.shape, self.clip)
-        self.network = _network(model, self.images)
+        # margins between logits are asked for, of which a last softmax and a single logit have none; constraints are
+        # about what the model gives
+        self.model = plain(model) if constraints is not None else logits(model, self.images.shape[1:])
+        self.network = _network(self.model, self.images)
         self.classes = self.network.nodes[-1].size
         self.labels = _labels(labels, len(self.images), self.classes)
         if self.labels is None and constraints is None:

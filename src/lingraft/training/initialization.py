@@ -33,7 +33,7 @@ def initialize(model: Model) -> Model:
     if any(_is_smooth(of_module(module)) for module in model.modules()):
         return model
     for module in model.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
+        if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
@@ -54,7 +54,7 @@ def initialize_for_intervals(model: Model) -> Model:
         return model
     for node in graph.module.graph.nodes:
         module = graph.module.get_submodule(str(node.target)) if node.op == "call_module" else None
-        if isinstance(module, nn.Conv2d | nn.Linear) and node is not graph.last:
+        if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear) and node is not graph.last:
             inputs = module.weight[0].numel()
             nn.init.normal_(module.weight, std=math.sqrt(2 * math.pi) / inputs / _widths_added(node))
     return model

@@ -1,6 +1,5 @@
 """A model as files that other verifiers read: `lingraft export`."""
 
-import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from lingraft.errors import LingraftError
 from lingraft.formats.benchmark import NETWORK, Properties, write_properties
 from lingraft.formats.onnx_export import export_onnx
 from lingraft.formats.onnx_grafted import Form
+from lingraft.model.plain import copied, plain
 from lingraft.runs import Run
 from lingraft.work.given import Folder, images_of, kept_run, network_of, radius_of
 
@@ -86,7 +86,7 @@ def export(
 
 def plain_network(model: nn.Module | Folder) -> nn.Module:
     """The model of a run, or a copy of the given one, in eval mode on the CPU."""
-    return copy.deepcopy(model).cpu().eval() if isinstance(model, nn.Module) else network_of(model, "cpu")
+    return copied(plain(model)).cpu().eval() if isinstance(model, nn.Module) else network_of(model, "cpu")
 
 
 def _if_there(run: Run) -> ImageSet | None:

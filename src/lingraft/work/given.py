@@ -18,6 +18,7 @@ from lingraft.errors import LingraftError
 from lingraft.files import digest_file
 from lingraft.grafting.fine_tuning import describe_sites
 from lingraft.model.code import is_code
+from lingraft.model.plain import plain
 from lingraft.model.sites import sites
 from lingraft.runs import ModelDescription, Run, load
 from lingraft.runs.origin import Origin, is_network, network_from, origin_of
@@ -72,6 +73,7 @@ def network_of(model: nn.Module | Folder, device: Device) -> nn.Module:
             require_precision(made)
             return made.to(where)
         return load(model, device=where)
+    model = plain(model)
     require_precision(model)
     return model if device is None else model.to(_resolved(device))
 
@@ -211,6 +213,11 @@ def describe_own(model: nn.Module, input_shape: tuple[int, ...], **more: Any) ->
     sites(model, input_shape)
     with torch.no_grad(), evaluating(model):
         outputs = model(torch.zeros(1, *input_shape, device=device_of(model)))
+    if isinstance(outputs, Tensor) and outputs.ndim in (1, 2) and outputs[0].numel() == 1:
+        raise LingraftError(
+            "the model gives a single logit. Give lingraft.logits(model, input_shape), which has two, (0, z): class 1"
+            " is where z > 0."
+        )
     if not isinstance(outputs, Tensor) or outputs.ndim != 2:
         given = f"tensor of shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else type(outputs).__name__
         raise LingraftError(f"the model must give logits (N, classes), not a {given}.")

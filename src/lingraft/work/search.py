@@ -8,7 +8,6 @@ short time limit. What is there is not done again, whatever standard accuracy is
     search/KEY/NAME-PERCENT/      the candidates, `candidate` in their summary.json says how they did
 """
 
-import copy
 import hashlib
 import json
 import math
@@ -29,6 +28,7 @@ from lingraft.grafting.config import INSTABILITIES, FineTuning, GraftingConfig
 from lingraft.grafting.fine_tuning import graft_network
 from lingraft.grafting.scores import Scores
 from lingraft.grafting.significance import SIGNIFICANCES
+from lingraft.model.plain import copied
 from lingraft.model.surgery import masks
 from lingraft.pool.place import Place
 from lingraft.runs import ModelDescription, Run
@@ -114,7 +114,7 @@ class Search:
     def _settings(self) -> dict[str, Any]:
         """All that the figures of a candidate depend on, but its ratio and measure."""
         shared = {k: v for k, v in self.config.as_dict().items() if k not in ("ratio", "instability")}
-        nodes = convert(copy.deepcopy(self.model).cpu().eval(), self.description.input_shape)
+        nodes = convert(copied(self.model).cpu().eval(), self.description.input_shape)
         return {
             "weights": digest_weights(self.run),
             "network": digest_network(nodes),

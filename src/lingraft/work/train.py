@@ -1,6 +1,5 @@
 """Training a network of the zoo or one of the user's own, in a run folder."""
 
-import copy
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,6 +17,7 @@ from lingraft.device import device_of, limited_threads, require_precision, resol
 from lingraft.errors import LingraftError
 from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults
 from lingraft.model import zoo
+from lingraft.model.plain import copied, plain
 from lingraft.model.sites import grafted_activations
 from lingraft.model.surgery import masks
 from lingraft.names import lookup
@@ -248,7 +248,7 @@ def _network(model: nn.Module | str, data: Any, config: TrainingConfig) -> nn.Mo
         network: nn.Module = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
         draw(network, config.initialization or ("intervals" if config.certified and largest(config.eps) > 0 else "he"))
         return network
-    network = copy.deepcopy(model)
+    network = copied(plain(model))
     if config.initialization is not None:
         torch.manual_seed(config.seed)
         draw(network, config.initialization)

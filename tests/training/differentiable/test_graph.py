@@ -51,19 +51,26 @@ def test_what_cannot_be_bounded_is_named(some_box: Draw) -> None:
 
 
 @pytest.mark.parametrize(
-    "bend",
+    ("change", "lowest", "highest"),
     [
-        lambda x: torch.sub(x, other=2 * x),
-        lambda x: torch.div(x, 2.0, rounding_mode="floor"),
-        lambda x: torch.mul(x, other=torch.tensor(-1.0)),
+        (lambda x: torch.sub(x, other=2 * x), -2.0, 1.0),
+        (lambda x: torch.mul(x, other=torch.tensor(-1.0)), -1.0, 0.0),
+        (lambda x: torch.add(x, x, alpha=-3), -3.0, 1.0),
+        (lambda x: torch.div(x, 2.0, rounding_mode="floor"), None, None),
     ],
 )
-def test_named_arguments_are_not_overlooked(bend: Callable[[Tensor], Tensor]) -> None:
+def test_named_arguments_are_not_overlooked(
+    change: Callable[[Tensor], Tensor], lowest: float | None, highest: float | None
+) -> None:
     """A difference is not monotone in what is subtracted, and a quotient that is rounded is not linear."""
 
     class Net(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return torch.relu(bend(x))
+            return torch.relu(change(x))
 
-    with pytest.raises(LingraftError, match="named arguments"):
-        interval_bounds(graph_of(Net()), torch.zeros(1, 2), torch.ones(1, 2))
+    if lowest is None:
+        with pytest.raises(LingraftError, match="arguments that lingraft does not know"):
+            interval_bounds(graph_of(Net()), torch.zeros(1, 2), torch.ones(1, 2))
+        return
+    found = interval_bounds(graph_of(Net()), torch.zeros(1, 2), torch.ones(1, 2)).sites["relu"]
+    assert (found.lower.unique().tolist(), found.upper.unique().tolist()) == ([lowest], [highest])

@@ -10,6 +10,7 @@ from lingraft.model.activations.record import Activation, Lines
 from lingraft.model.activations.relu import LEAKY_RELU, RELU
 from lingraft.model.activations.sigmoid import SIGMOID, TANH
 from lingraft.model.activations.soundness import require_sound
+from lingraft.model.activations.square import SQUARE
 from lingraft.names import lookup
 
 __all__ = ["KNOWN", "Activation", "Lines", "activation", "named_in_onnx", "of_call", "of_module", "register"]
@@ -34,7 +35,9 @@ def register(record: Activation) -> Activation:
 
 
 def activation(name: str) -> Activation:
-    """The record of that name."""
+    """The record of that name, also of the square, which is no activation of a model but part of its products."""
+    if name == SQUARE.name:
+        return SQUARE
     return KNOWN[name] if name in KNOWN else lookup("activation", name, KNOWN)
 
 
@@ -56,6 +59,8 @@ def named_in_onnx(operation: str) -> Activation | None:
 
 def restored(name: str, home: str, arguments: dict[str, Any]) -> Activation:
     """The record that another process pickled; the module that registers it is imported if that was not done yet."""
+    if name == SQUARE.name:
+        return SQUARE
     if name not in KNOWN:
         try:
             import_module(home)

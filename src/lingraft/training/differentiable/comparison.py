@@ -4,7 +4,6 @@ torch.fx does not see all that a forward pass does: hooks, `+=` on another name 
 Bounds from its graph would then be those of another function.
 """
 
-import copy
 from weakref import WeakSet
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from lingraft.attack.ball import bounds
 from lingraft.ball import Ball, Eps
 from lingraft.errors import LingraftError
+from lingraft.model.plain import copied
 from lingraft.training.differentiable.graph import BoundedGraph, graph_of
 from lingraft.training.differentiable.intervals import Interval, interval_bounds
 from lingraft.training.differentiable.margins import margin_intervals
@@ -27,8 +27,8 @@ _COMPARED: WeakSet[nn.Module] = WeakSet()
 
 def in_float64(model: nn.Module, device: torch.device | str) -> tuple[nn.Module, nn.Module]:
     """Copies of a model in eval mode: in its own precision, and in float64."""
-    own = copy.deepcopy(model).to(device).eval()
-    return own, copy.deepcopy(own).double()
+    own = copied(model).to(device).eval()
+    return own, copied(own).double()
 
 
 def require_agreement_once(model: nn.Module, images: Tensor, labels: Tensor, eps: Ball | Eps) -> None:

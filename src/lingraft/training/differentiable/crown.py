@@ -7,12 +7,14 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from lingraft.errors import LingraftError
 from lingraft.model.activations import Lines
+from lingraft.model.in_place import is_number, title
+from lingraft.model.operations import call_of
 from lingraft.training.differentiable.graph import BoundedGraph, Statistics
-from lingraft.training.differentiable.intervals import DROPOUT, OUT_OF_PLACE, Interval, IntervalBounds, batch_norm_line
+from lingraft.training.differentiable.intervals import Interval, IntervalBounds, batch_norm_line
 from lingraft.training.differentiable.margins import margin_intervals
 
 #: Intervals of margins narrower than this get a tangent of exp instead of a chord, whose slope would be all rounding.
@@ -115,7 +117,7 @@ class _Segment(NamedTuple):
 class _Segments(fx.Interpreter):
     """Runs a graph at 0 with the outputs of the sites cut off: what is left between them is affine.
 
-    That it is, intervals have seen: they know no other operations but max pooling.
+    That it is, intervals have seen: they know no other operations but max pooling and products of values.
     """
 
     def __init__(self, graph: BoundedGraph, statistics: Statistics):
@@ -123,28 +125,38 @@ class _Segments(fx.Interpreter):
         self.sites = graph.sites
         self.statistics = statistics
         self.found: list[_Segment] = []
+        self.depends: set[fx.Node] = set()
 
     def run_node(self, n: fx.Node) -> Any:
+        if n.op == "placeholder":
+            self.depends.add(n)
         if n.op not in ("call_module", "call_function", "call_method"):
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
-        inputs: Any = args[0] if args else kwargs.get("input")
-        name = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", "")
-        module = self.fetch_attr(str(n.target)) if n.op == "call_module" else None
         if n in self.sites:
+            inputs = args[0] if args else kwargs["input"]
             result = torch.zeros_like(inputs, requires_grad=True)
             self.found.append(_Segment(n, inputs, result))
+            self.depends.add(n)
             return result
-        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
-            scale, shift = batch_norm_line(module, inputs.dim(), self.statistics.get(n))
-            return inputs * scale + shift
-        if isinstance(module, nn.Dropout | nn.Dropout2d) or n.target in DROPOUT:
-            return inputs
-        if isinstance(module, nn.MaxPool2d | nn.AdaptiveMaxPool2d) or name == "max_pool2d":
-            raise LingraftError("CROWN bounds for training cannot pass max pooling. Use intervals.")
-        if n.target in OUT_OF_PLACE and isinstance(inputs, Tensor):
-            return OUT_OF_PLACE[n.target](*args, **kwargs)
-        return super().run_node(n)
+        values = [node for node in n.all_input_nodes if node in self.depends]
+        call = None if is_number(n) or not values else call_of(n, self.fetch_attr, title(n, self.module))
+        if call is None:  # a size, or something that does not depend on the image
+            return super().run_node(n)
+        self.depends.add(n)
+        args = call.arguments(self.env.__getitem__)
+        name, kind = call.operation.name, call.operation.kind
+        if name == "batch norm":
+            x, mean, variance, weight, bias, _, _, eps = args
+            mean, variance = self.statistics.get(n, (mean, variance))
+            scale, shift = batch_norm_line(mean, variance, weight, bias, eps, x.dim())
+            return x * scale + shift
+        if kind == "same":
+            return args[0]
+        both = kind == "multiplies" and sum(a in self.depends for a in call.bound.args if isinstance(a, fx.Node)) > 1
+        if kind == "chooses" or both:
+            raise LingraftError(f"CROWN bounds for training cannot pass {name}. Use intervals.")
+        return call.operation.compute(*args)
 
 
 def _pass_back(

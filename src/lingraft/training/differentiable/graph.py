@@ -29,7 +29,8 @@ class BoundedGraph:
     def last_layer(self) -> nn.Linear | None:
         """The linear layer that gives the logits, if one does."""
         module = self.module.get_submodule(str(self.last.target)) if self.last.op == "call_module" else None
-        return module if type(module) is nn.Linear and len(self.last.users) == 1 else None
+        plain = type(module) is nn.Linear and not module._forward_pre_hooks  # whose weight is what it is
+        return module if plain and len(self.last.users) == 1 else None  # type: ignore[return-value]
 
     @property
     def normalizes_by_batch(self) -> bool:

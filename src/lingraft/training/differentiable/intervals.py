@@ -4,48 +4,22 @@ Only what is known is bounded: layers, functions, methods and attributes that ar
 their names. Anything else is an error, since a bound of it would be a guess.
 """
 
-import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
+from lingraft.model.in_place import NUMBERS, title
+from lingraft.model.operations import KNOWN, Operation, call_of
+from lingraft.model.plain import FOLDED
 from lingraft.model.sites import Site
 from lingraft.solver.intervals import share
 from lingraft.training.differentiable.graph import BoundedGraph, Statistics, graph_of
 
-#: Monotone in every input: they may be applied to the lower and to the upper bounds alike.
-_MONOTONE_MODULES = (
-    nn.Flatten, nn.Unflatten, nn.Identity, nn.ZeroPad2d, nn.ConstantPad2d, nn.MaxPool2d, nn.AvgPool2d,
-    nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d,
-)  # fmt: skip
-_MONOTONE_CALLS = frozenset(
-    {
-        F.adaptive_avg_pool2d, F.avg_pool2d, F.max_pool2d, F.pad, operator.add, operator.getitem, torch.add, torch.cat,
-        torch.concat, torch.flatten, torch.max_pool2d, torch.mean, torch.permute, torch.reshape, torch.squeeze,
-        torch.sum, torch.transpose, torch.unsqueeze,
-        "add", "contiguous", "flatten", "mean", "permute", "reshape", "squeeze", "sum", "transpose", "unsqueeze",
-        "view",
-    }
-)  # fmt: skip
-#: With these they are something else: a cast, another divisor, a second result, more than sizes and places.
-_ALTERING = frozenset({"divisor_override", "dtype", "out", "return_indices"})
-#: Done out of place, so that no bound that is kept is changed; in a traced graph, what comes later reads the result.
-OUT_OF_PLACE: dict[Any, Callable[..., Any]] = {
-    operator.iadd: operator.add, "add_": torch.add, operator.isub: operator.sub, "sub_": torch.sub,
-    operator.imul: operator.mul, "mul_": torch.mul, operator.itruediv: operator.truediv, "div_": torch.div,
-}  # fmt: skip
-_SUB = frozenset({operator.sub, torch.sub, "sub"})
-_MUL = frozenset({operator.mul, torch.mul, "mul"})
-_DIV = frozenset({operator.truediv, torch.div, "div"})
-_NEG = frozenset({operator.neg, torch.neg, "neg"})
-DROPOUT = frozenset({F.dropout, F.dropout2d})
 #: What a tensor says of itself without telling its values.
 _ASKED_METHODS = frozenset({"dim", "numel", "size"})
-_ASKED_ATTRIBUTES = frozenset({"device", "dtype", "ndim", "shape"})
 
 
 class Interval(NamedTuple):
@@ -109,14 +83,31 @@ class _Propagation(fx.Interpreter):
             return _site(inputs, self.sites[n], self.loss)
         if n is self.skipped:
             return inputs
-        if n.op == "call_module" and isinstance(inputs, Interval):
-            module = self.fetch_attr(str(n.target))
-            if self.first is None and isinstance(module, nn.Conv2d | nn.Linear):
-                self.first = inputs
-            return _layer(inputs, module, str(n.target), self.statistics.get(n), self.loss)
-        if n.op == "call_module":
+        if not _intervals(args) and not _intervals(kwargs.values()):
             return super().run_node(n)
-        return _call(n.target, args, kwargs, self.loss)
+        if n.target in _ASKED_METHODS or (n.target is getattr and args[1] in NUMBERS):
+            return _as_function(n.target)(*_end(args, _lower), **kwargs)
+        return self._operation(n)
+
+    def _operation(self, n: fx.Node) -> Any:
+        """A call of an operation with intervals among its arguments."""
+        what = title(n, self.module)
+        call = call_of(n, self.fetch_attr, what)
+        if call is None:
+            raise _unsupported(what)
+        if n.op == "call_module" and not _computes_as_its_kind(self.fetch_attr(str(n.target))):
+            raise _unsupported(f"{what}, which has hooks or a forward of its own,")
+        args = call.arguments(self.env.__getitem__)
+        name = call.operation.name
+        if call.operation.rank is not None:
+            call.operation.require_rank(what, args[0].lower.shape)
+        if self.first is None and call.operation.kind == "weighs" and name != "batch norm":
+            self.first = _intervals(args)[0]
+        if name == "batch norm":
+            if n.op != "call_module" and call.bound.arguments["training"]:
+                raise _unsupported(f"{what}, which normalizes by the batch,")
+            return _batch_norm(args, self.statistics.get(n), self.loss)
+        return RULES[name](call.operation, args, self.loss, what)
 
 
 #: How much of a sum of so many terms rounding may take, as a share of their sizes.
@@ -163,62 +154,41 @@ def _sorted(one: Tensor, other: Tensor) -> Interval:
     return Interval(torch.minimum(one, other), torch.maximum(one, other))
 
 
-def _layer(
-    x: Interval, module: nn.Module, name: str, statistics: tuple[Tensor, Tensor] | None, loss: _Share
-) -> Interval:
-    if not _computes_as_its_kind(module):
-        raise _unsupported(f"layer {name!r} ({type(module).__name__}), which has hooks or a forward of its own,")
-    if isinstance(module, nn.Conv2d) and module.padding_mode == "zeros":
-        return _linear(
-            x,
-            module.weight,
-            module.bias,
-            lambda x, w, b: F.conv2d(x, w, b, module.stride, module.padding, module.dilation, module.groups),
-            loss,
-        )
-    if isinstance(module, nn.Linear):
-        return _linear(x, module.weight, module.bias, F.linear, loss)
-    if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
-        scale, shift = batch_norm_line(module, x.lower.dim(), statistics)
-        scaled = _scale(x, scale)
-        return _widened(Interval(scaled.lower + shift, scaled.upper + shift), loss(2), _sizes(scaled) + shift.abs())
-    if isinstance(module, nn.Dropout | nn.Dropout2d):
-        return x
-    if isinstance(module, _MONOTONE_MODULES) and getattr(module, "divisor_override", None) is None:
-        return _monotone(module, (x,), {}, loss, f"layer {name!r} ({type(module).__name__})")
-    raise _unsupported(f"layer {name!r} ({type(module).__name__})")
-
-
 def _computes_as_its_kind(module: nn.Module) -> bool:
     """Whether a module has torch's own forward and no hooks around it."""
-    hooks = module._forward_hooks or module._forward_pre_hooks
+    hooks = module._forward_hooks or not set(map(type, module._forward_pre_hooks.values())) <= FOLDED
     return not hooks and "forward" not in vars(module) and type(module).forward.__module__.startswith("torch.nn.")
 
 
-def _monotone(function: Callable[..., Any], args: Any, kwargs: Any, loss: _Share, what: str) -> Interval:
-    """A function that does not fall in any of its intervals, and only moves, adds, averages or chooses values."""
-    ends = [function(*_end(args, end), **{k: _end(a, end) for k, a in kwargs.items()}) for end in (_lower, _upper)]
-    if not all(isinstance(end, Tensor) and end.is_floating_point() for end in ends):
-        raise _unsupported(f"{what}, which does not give a tensor of numbers,")
-    result = Interval(*ends)
-    flat = _intervals(args) + _intervals(kwargs.values())
-    share_of = loss(flat[0].lower[0].numel())
+def _monotone(operation: Operation, args: Any, loss: _Share, what: str) -> Any:
+    """What does not fall in any of its intervals, and only moves, averages or chooses values."""
+    lower, upper = (operation.compute(*_end(args, end)) for end in (_lower, _upper))
+    if isinstance(lower, tuple | list):  # values that are only moved round nothing
+        return tuple(Interval(*ends) for ends in zip(lower, upper, strict=True))
+    result = Interval(lower, upper)
+    share_of = loss(_intervals(args)[0].lower[0].numel())
     if not share_of:
         return result
-    sizes = function(*_end(args, _sizes), **{k: _end(a, _sizes) for k, a in kwargs.items()})
+    sizes = operation.compute(*_end(args, _sizes))
     return _widened(result, share_of, torch.maximum(sizes.abs(), _sizes(result)))
 
 
-def _linear(
-    x: Interval,
-    weight: Tensor,
-    bias: Tensor | None,
-    apply: Callable[[Tensor, Tensor, Tensor | None], Tensor],
-    loss: _Share,
-) -> Interval:
+def _linear(operation: Operation, args: Any, loss: "_Share", what: str) -> Interval:
+    """What weights make of an interval: of its middle what they make of any value, of its radius their sizes."""
+    x, weight, *rest = args
+    if operation.name == "matrix product" and not isinstance(x, Interval):
+        x, weight = weight, x
+    if isinstance(weight, Interval) or not isinstance(x, Interval) or any(isinstance(r, Interval) for r in rest):
+        raise _unsupported(f"{what}, whose weights depend on the image,")
+
+    def apply(value: Tensor, weights: Tensor, *bias: Any) -> Any:
+        if operation.name == "matrix product":
+            return operation.compute(*((value, weights) if args[0] is x else (weights, value)))
+        return operation.compute(value, weights, *bias, *rest[1:])
+
     middle, half = (x.lower + x.upper) / 2, (x.upper - x.lower) / 2
-    center = apply(middle, weight, bias)
-    share_of = loss(weight[0].numel())
+    center = apply(middle, weight, *rest[:1])
+    share_of = loss(weight.numel() if operation.name != "convolution" else weight[0].numel())
     if not share_of:
         radius = apply(half, weight.abs(), None)
         return Interval(center - radius, center + radius)
@@ -231,65 +201,63 @@ def _scale(x: Interval, factor: Tensor | float) -> Interval:
 
 
 def batch_norm_line(
-    module: nn.BatchNorm1d | nn.BatchNorm2d, dimensions: int, statistics: tuple[Tensor, Tensor] | None
+    mean: Tensor | None,
+    variance: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    dimensions: int,
 ) -> tuple[Tensor, Tensor]:
-    """Scale and shift of batch norm by these statistics or its running ones, to broadcast over (N, C, …)."""
-    mean, variance = statistics or (module.running_mean, module.running_var)
+    """Scale and shift of batch norm by these statistics, to broadcast over (N, C, …)."""
     if mean is None or variance is None:
         raise LingraftError("batch norm without running statistics has no bounds. Use track_running_stats=True.")
-    scale = (variance + module.eps).rsqrt()
-    scale = scale if module.weight is None else scale * module.weight
+    scale = (variance + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
     shift = -mean * scale
-    shift = shift if module.bias is None else shift + module.bias
+    shift = shift if bias is None else shift + bias
     shape = (1, -1) + (1,) * (dimensions - 2)
     return scale.view(shape), shift.view(shape)
 
 
-def _call(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], loss: _Share) -> Any:
-    """A function or method that may have intervals among its arguments."""
-    flat, function = _intervals(args) + _intervals(kwargs.values()), _as_function(target)
-    if not flat:
-        return function(*args, **kwargs)
-    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-    if target in _ASKED_METHODS or (target is getattr and len(args) == 2 and args[1] in _ASKED_ATTRIBUTES):
-        return function(*_end(args, _lower), **kwargs)
-    if target is getattr:
-        raise _unsupported(f"the attribute {args[1]!r}")
-    if kwargs.get("alpha", 1) != 1:
-        raise _unsupported(f"operation {name!r} with a factor alpha")
-    target = OUT_OF_PLACE.get(target, target)
-    sub, mul, div, neg = (target in known for known in (_SUB, _MUL, _DIV, _NEG))
-    if (sub or mul or div or neg) and kwargs.keys() - {"alpha"}:  # other=…, rounding_mode=…
-        raise _unsupported(f"operation {name!r} with named arguments")
-    if target in DROPOUT:
-        return flat[0]
-    if sub and len(args) == 2:
-        first, second = (a if isinstance(a, Interval) else Interval(a, a) for a in args)
-        result = Interval(first.lower - second.upper, first.upper - second.lower)
-        parts = [_sizes(a) if isinstance(a, Interval) else abs(a) for a in args]
-        return _widened(result, loss(2), parts[0] + parts[1])
-    if target in _MONOTONE_CALLS and not _altered(target, args, kwargs):
-        return _monotone(_as_function(target), args, kwargs, loss, f"operation {name!r}")
-    if (mul or div or neg) and len(flat) == 1:
-        if neg:
-            return Interval(-flat[0].upper, -flat[0].lower)
-        constant = args[1] if isinstance(args[0], Interval) else args[0]
-        if mul:
-            return _widened(_scale(flat[0], constant), loss(1))
-        if isinstance(args[0], Interval):
-            return _widened(_sorted(flat[0].lower / constant, flat[0].upper / constant), loss(1))
-    raise _unsupported(f"operation {name!r}")
+def _batch_norm(args: Any, statistics: tuple[Tensor, Tensor] | None, loss: "_Share") -> Interval:
+    x, mean, variance, weight, bias, _, _, eps = args
+    mean, variance = statistics or (mean, variance)
+    scale, shift = batch_norm_line(mean, variance, weight, bias, eps, x.lower.dim())
+    scaled = _scale(x, scale)
+    return _widened(Interval(scaled.lower + shift, scaled.upper + shift), loss(2), _sizes(scaled) + shift.abs())
 
 
-def _altered(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether there are arguments that make something else of a monotone function."""
-    if any(kwargs.get(name) not in (None, False) for name in _ALTERING) or any(
-        isinstance(a, torch.dtype) for a in args
-    ):
-        return True
-    if target in (torch.add, "add") and len(args) > 2:
-        return True  # add(x, alpha, y), an old way to write x + alpha·y
-    return target in (F.avg_pool2d, F.max_pool2d, torch.max_pool2d) and len(args) > 6
+def _same(operation: Operation, args: Any, loss: "_Share", what: str) -> Interval:
+    return _intervals(args)[0]
+
+
+def _added(operation: Operation, args: Any, loss: "_Share", what: str) -> Interval:
+    first, second, alpha = args
+    if not isinstance(alpha, int | float):
+        raise _unsupported(f"{what} with a factor that is no number")
+    factor = alpha if operation.name == "sum of two" else -alpha
+    scaled = _scale(second, factor) if isinstance(second, Interval) else second * factor
+    ends = [first if not isinstance(first, Interval) else first[i] for i in (0, 1)]
+    others = [scaled if not isinstance(scaled, Interval) else scaled[i] for i in (0, 1)]
+    result = Interval(ends[0] + others[0], ends[1] + others[1])
+    sizes = [_sizes(part) if isinstance(part, Interval) else abs(part) for part in (first, scaled)]
+    return _widened(result, loss(2), sizes[0] + sizes[1])
+
+
+def _multiplied(operation: Operation, args: Any, loss: "_Share", what: str) -> Interval:
+    if operation.name == "negation":
+        (x,) = args
+        return Interval(-x.upper, -x.lower)
+    first, second = args
+    if operation.name == "quotient":
+        if isinstance(second, Interval):
+            raise _unsupported(f"{what}, which divides by a value,")
+        return _widened(_sorted(first.lower / second, first.upper / second), loss(1))
+    if not (isinstance(first, Interval) and isinstance(second, Interval)):
+        x, factor = (first, second) if isinstance(first, Interval) else (second, first)
+        return _widened(_scale(x, factor), loss(1))
+    corners = torch.stack([a * b for a in first for b in second])
+    return _widened(Interval(corners.amin(0), corners.amax(0)), loss(1))
 
 
 def _intervals(values: Any) -> list[Interval]:
@@ -324,3 +292,11 @@ def _unsupported(what: str) -> LingraftError:
         f"cannot bound {what} by intervals. Train without them, or write the model with convolutions, linear layers,"
         " batch norm, pooling, sums and reshaping."
     )
+
+
+_BY_KIND = {
+    "same": _same, "moves": _monotone, "averages": _monotone, "chooses": _monotone, "weighs": _linear,
+    "adds": _added, "multiplies": _multiplied,
+}  # fmt: skip
+#: name of an operation → what it makes of intervals: (operation, arguments, loss, title) → interval
+RULES: dict[str, Callable[..., Any]] = {name: _BY_KIND[record.kind] for name, record in KNOWN.items()}
