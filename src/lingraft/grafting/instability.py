@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from lingraft.attack.ball import bounds
@@ -47,7 +48,11 @@ class Instability:
     def _sums(self, model: nn.Module, data: ImageSet, measure: Measure) -> dict[str, Tensor]:
         def of_batch(network: Network, images: Tensor, labels: Tensor) -> dict[int, Tensor]:
             found = METHODS[self.bounds](network, *bounds(images, self.eps))
-            return {i: measure(site, *found[i]).sum(0) for i, site in sites_of(network).items()}
+            sites = sites_of(network)
+            return {
+                i: torch.stack([measure(sites[j], *found[j]) for j in parts]).amax(0).sum(0)
+                for i, parts in network.bends.items()
+            }
 
         return sum_over_images("instability", model, data, 64 if self.bounds == "intervals" else 1, of_batch)
 

@@ -10,7 +10,8 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from lingraft.errors import LingraftError
-from lingraft.model.activations import KNOWN
+from lingraft.model.activations import KNOWN, kind_of
+from lingraft.model.activations.record import per_channel
 from lingraft.model.activations.relu import RELU
 from lingraft.model.in_place import is_number, title
 from lingraft.model.sites import Site as ModelSite
@@ -451,7 +452,7 @@ def _larger(at: _Conversion, name: str, a: int, b: int) -> int:
 
 
 def _activation(at: _Conversion, site: ModelSite, x: fx.Node) -> int:
-    """A site; two lines that meet at 0 are left·z + (right − left)·relu(z), exactly, and where grafted one line."""
+    """A site; what is made of lines is slope·z + shift + Σ step·relu(gain·z + offset), exactly; where grafted, a line."""
     shape, outer = _inner(at._shape(x)), at._shape(x)
     slope = intercept = torch.zeros(shape).double()
     mask = slope.bool()
@@ -459,12 +460,25 @@ def _activation(at: _Conversion, site: ModelSite, x: fx.Node) -> int:
         mask = at._inner_constant(site.grafted.mask.double(), outer) > 0
         slope, intercept = (at._inner_constant(t, outer) for t in site.grafted.line())
     source = at.position[x]
-    slopes = site.activation.slopes
-    if slopes is None or slopes == RELU.slopes:
-        kind = site.kind if slopes is None else RELU.name
+    pieces = site.activation.pieces
+    if pieces is None or (not isinstance(pieces.slope, Tensor) and pieces == RELU.pieces):
+        kind = kind_of(site.activation) if pieces is None else RELU.name
         return at._add(Site(site.name, shape, [source], kind, mask, slope, intercept))
-    none, (left, right) = torch.zeros_like(slope), map(at._number, slopes)
-    bend = at._add(Site(site.name, shape, [source], RELU.name, mask, none, none))
-    line = at._scale(f"{site.name}.line", source, torch.where(mask, slope, left), torch.where(mask, intercept, 0.0))
-    bent = at._scale(f"{site.name}.bend", bend, torch.full_like(slope, right - left), none)
-    return at._add(Sum(f"{site.name}.leaky", shape, [line, bent], [1.0, 1.0]))
+
+    def number(value: float | Tensor) -> Tensor:
+        """In the model's precision, for every neuron."""
+        known = value if isinstance(value, Tensor) else torch.tensor(at._number(value), dtype=torch.float64)
+        return at._inner_constant(per_channel(known, torch.empty(1, *outer)), outer)
+
+    none = torch.zeros_like(slope)
+    line, shift = torch.where(mask, slope, number(pieces.slope)), torch.where(mask, intercept, number(pieces.shift))
+    parts = [at._scale(f"{site.name}.line", source, line, shift)]
+    for i, bend in enumerate(pieces.bends):
+        gain, offset = at._number(bend.gain), at._number(bend.offset)
+        moved = source
+        if (gain, offset) != (1.0, 0.0):
+            moved = at._scale(f"{site.name}.{i}", source, none + gain, none + offset)
+        bent = Site(site.name, shape, [moved], RELU.name, mask, none, none, i == 0, gain, offset)
+        step = number(bend.after) - number(bend.before)
+        parts.append(at._scale(f"{site.name}.bend", at._add(bent), step, none))
+    return at._add(Sum(f"{site.name}.sum", shape, parts, [1.0] * len(parts)))

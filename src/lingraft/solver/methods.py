@@ -49,6 +49,16 @@ def bounds(
     bound = lookup("method", method, METHODS)
     region = region if isinstance(region, Region) else Region(*region)
     network = Network.from_module(model, region.lower.shape)
-    sites = {i: node for i, node in enumerate(network.nodes) if isinstance(node, Site) and node.public}
     each = bound(network, region.lower[None], region.upper[None])
-    return {site.name: (network.outside(each[i][0])[0], network.outside(each[i][1])[0]) for i, site in sites.items()}
+    result = {}
+    for i, parts in network.bends.items():
+        # each bend of an activation has bounds of gain·z + offset; of z, the intersection
+        sites = [(network.nodes[j], each[j]) for j in parts]
+        ends = [
+            [(network.outside(end)[0] - site.offset) / site.gain for end in both]
+            for site, both in sites
+            if isinstance(site, Site)
+        ]
+        lower, upper = (torch.stack(end) for end in zip(*ends, strict=True))
+        result[network.nodes[i].name] = lower.amax(0), upper.amin(0)
+    return result

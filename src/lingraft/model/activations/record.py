@@ -22,6 +22,45 @@ class Lines(NamedTuple):
     upper_intercept: Tensor
 
 
+class Bend(NamedTuple):
+    """Where a function made of lines bends: at gain·z + offset = 0, from slope `before` to `after` (per unit of that)."""
+
+    before: float | Tensor
+    after: float | Tensor
+    gain: float = 1.0
+    offset: float = 0.0
+
+
+class Pieces(NamedTuple):
+    """A continuous function made of lines: slope·z + shift + Σ (after − before)·relu(gain·z + offset).
+
+    Bends rise with z, gains are positive. Numbers that are tensors have one value for each channel.
+    """
+
+    slope: float | Tensor
+    shift: float
+    bends: tuple[Bend, ...]
+
+    def at(self, z: Tensor) -> Tensor:
+        """The function at z (N, C, …)."""
+        result = per_channel(self.slope, z) * z + self.shift
+        for before, after, gain, offset in self.bends:
+            result = result + (per_channel(after, z) - per_channel(before, z)) * torch.relu(gain * z + offset)
+        return result
+
+    @property
+    def is_relu(self) -> bool:
+        """Whether it is two lines that meet in the origin, so that neurons are on or off."""
+        return self.shift == 0 and [bend[2:] for bend in self.bends] == [(1.0, 0.0)]
+
+
+def per_channel(value: float | Tensor, z: Tensor) -> Tensor:
+    """A number, or one for each channel, to broadcast over z (N, C, …)."""
+    if not isinstance(value, Tensor):
+        return torch.tensor(value, dtype=z.dtype, device=z.device)
+    return value if value.numel() == 1 else value.view(-1, *(1,) * (z.dim() - 2))
+
+
 @dataclass(frozen=True, eq=False)
 class Activation:
     """An activation: what it computes, what bounds it, and what it is called in torch and in ONNX.
@@ -45,15 +84,18 @@ class Activation:
     rise: float = 1.0
     #: bounds of act on [l, u]; None if it never falls, so that they are its values at the ends
     interval: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
-    #: slopes below and above 0 of one that is made of two lines through 0, and so written with ReLUs; None: smooth
-    slopes: tuple[float, float] | None = None
+    #: the lines of one that is made of lines, and so written with ReLUs; None: smooth
+    pieces: Pieces | None = None
     #: torch calls that mean it: classes of layers, exactly these; functions and names of tensor methods
     modules: tuple[type[nn.Module], ...] = ()
     calls: tuple[Any, ...] = ()
-    #: what these calls take after the tensor, in order and by name, with the values for which the record holds
+    #: what these calls take after the tensor, in order and by name, with the values for which the record holds; tensors
+    #: are weights, which a grafted site goes on training
     arguments: Mapping[str, Any] = field(default_factory=dict)
     #: the record for other values of the arguments; None if there is none
     family: "Callable[..., Activation] | None" = None
+    #: a layer with these arguments, if the first of `modules` does not take them
+    build: Callable[..., nn.Module] | None = None
     #: the ONNX operation, and which of its attributes stand for arguments; None if ONNX does not have it
     onnx: str | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +119,7 @@ class Activation:
     def called_with(self, arguments: Mapping[str, Any]) -> "Activation":
         """The record for a call with these arguments; those that are left out are as in this one."""
         wanted = {**self.arguments, **arguments}
-        if wanted == dict(self.arguments):
+        if all(_same(value, self.arguments.get(name)) for name, value in wanted.items()):
             return self
         if self.family is None:
             given, known = (", ".join(f"{k}={v}" for k, v in a.items()) for a in (arguments, self.arguments))
@@ -86,7 +128,7 @@ class Activation:
 
     def module(self) -> nn.Module:
         """A new layer that computes it."""
-        return self.modules[0](**self.arguments)
+        return (self.build or self.modules[0])(**self.arguments)
 
     def __deepcopy__(self, memo: Any) -> "Activation":
         return self
@@ -95,3 +137,8 @@ class Activation:
         from lingraft.model.activations import restored  # which knows all records, and so imports this
 
         return restored, (self.name, self.home, dict(self.arguments))
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two arguments are equal; of tensors, which may change, whether they are the same one."""
+    return one is other if isinstance(one, Tensor) or isinstance(other, Tensor) else bool(one == other)
