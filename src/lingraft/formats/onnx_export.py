@@ -12,8 +12,9 @@ from torch import Tensor, fx, nn
 from lingraft.errors import LingraftError
 from lingraft.files import replacing
 from lingraft.formats.batch_norm_form import scales_as_batch_norm
+from lingraft.formats.onnx_activations import write_activation
 from lingraft.formats.onnx_grafted import FORMS, Form, write_grafted
-from lingraft.formats.onnx_layers import write_activation, write_function, write_module
+from lingraft.formats.onnx_layers import write_function, write_module
 from lingraft.formats.onnx_writer import OnnxWriter, Value, named
 from lingraft.formats.runtime import EXPORT_TOLERANCE, Session, disagreement, random_inputs
 from lingraft.model.grafted_activation import GraftedActivation
@@ -123,7 +124,7 @@ def _write_node(
         module = traced.get_submodule(str(node.target)) if node.op == "call_module" else None
         if activation is not None and not isinstance(module, GraftedActivation):
             x = args[0] if args else kwargs["input"]
-            return named(result.shape, write_activation(writer, activation, x.name))
+            return named(result.shape, write_activation(writer, activation, x.name, result.dim()))
         if module is None:
             name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "a function")
             return write_function(writer, name, result.shape, args, kwargs)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lingraft.errors import LingraftError
 from lingraft.formats.onnx_writer import OnnxWriter, Value, named
-from lingraft.model.activations import KNOWN, Activation
+from lingraft.model.activations import KNOWN
 
 Shape = Sequence[int]
 
@@ -208,17 +208,6 @@ def _mean(to: OnnxWriter, shape: Shape, x: Value, dim: Any = None, keepdim: bool
         raise LingraftError("only the mean over the two sides of images can be written as ONNX.")
     pooled = to.value((*x.shape[:2], 1, 1), "GlobalAveragePool", x.name)
     return pooled if keepdim else _reshape(to, shape, pooled)
-
-
-# Activations
-
-
-def write_activation(to: OnnxWriter, activation: Activation, x: str) -> str:
-    """Write an activation of the value named x and give the name of the result."""
-    if activation.onnx is None:
-        raise LingraftError(f"ONNX has no operation for the activation {activation.name!r}.")
-    attributes = {attribute: activation.arguments[name] for name, attribute in activation.attributes.items()}
-    return to.node(activation.onnx, x, **attributes)
 
 
 # Arithmetic

@@ -117,13 +117,13 @@ def _require(name: str, holds: bool, given: str) -> None:
 
 SOFTPLUS, ELU, CELU = softplus(), elu(), celu()
 
-#: What Klambauer et al. 2017 give, and torch has in its code: scale·(z or alpha·(exp z − 1)).
-_ALPHA, _SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+#: alpha and scale of SELU as Klambauer et al. 2017 give them: scale·z, below 0 scale·alpha·(exp z − 1).
+SELU_CONSTANTS = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 SELU = _of_two_parts(
     "selu",
     F.selu,
-    _ALPHA * _SCALE,
-    _SCALE,
+    SELU_CONSTANTS[0] * SELU_CONSTANTS[1],
+    SELU_CONSTANTS[1],
     1.0,
     modules=(nn.SELU,),
     calls=(F.selu, torch.selu, torch.selu_),

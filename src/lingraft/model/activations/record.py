@@ -108,6 +108,8 @@ class Activation:
     @property
     def at_zero(self) -> float:
         """act(0)."""
+        if self.pieces is not None and self.pieces.is_relu:
+            return 0.0
         return float(self.value(torch.zeros((), dtype=torch.float64)))
 
     def between(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:

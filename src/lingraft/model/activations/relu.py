@@ -78,7 +78,7 @@ def _prelu_layer(weight: Tensor) -> nn.PReLU:
 
 def _two_lines(name: str, left: float | Tensor, value: Callable[[Tensor], Tensor], **names: Any) -> Activation:
     """The record of left·z below 0, z above; with a slope below 0 it falls and rises."""
-    falls = bool((left < 0).any()) if isinstance(left, Tensor) else left < 0
+    falls = isinstance(left, Tensor) or left < 0  # weights may fall below 0 at any time
 
     def lines(lower: Tensor, upper: Tensor) -> Lines:
         """left·z + bend·relu(z): a bend below 0 exchanges the lines."""
