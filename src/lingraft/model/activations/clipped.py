@@ -79,41 +79,53 @@ def _hardtanh(low: float, high: float) -> Activation:
     )
 
 
-@cache
 def clamp(min: float | None = None, max: float | None = None) -> Activation:  # torch's names
     """z between two numbers, of which one may be left out."""
-    calls = (torch.clamp, torch.clamp_, torch.clip, torch.clip_, "clamp", "clamp_", "clip", "clip_")
-    arguments = {"min": _number("clamp", min), "max": _number("clamp", max)}
-    return _clip(
-        "clamp", min, max, lambda z: torch.clamp(z, min, max), calls=calls, arguments=arguments, family=clamp
-    )
+    return _clamp(_number("clamp", min), _number("clamp", max))
 
 
 @cache
+def _clamp(low: float | None, high: float | None) -> Activation:
+    return _clip(
+        "clamp",
+        low,
+        high,
+        lambda z: z.clone() if low is high is None else torch.clamp(z, low, high),
+        calls=(torch.clamp, torch.clamp_, torch.clip, torch.clip_, "clamp", "clamp_", "clip", "clip_"),
+        arguments={"min": low, "max": high},
+        family=clamp,
+    )
+
+
 def clamp_min(min: float | None = None) -> Activation:
     """The larger of z and a number."""
-    calls = (torch.clamp_min, torch.clamp_min_, "clamp_min", "clamp_min_")
-    arguments = {"min": _number("clamp_min", min)}
-    return _clip(
-        "clamp_min", min, None, lambda z: torch.clamp(z, min=min), calls=calls, arguments=arguments, family=clamp_min
-    )
+    return _clamp_min(_number("clamp_min", min))
 
 
 @cache
+def _clamp_min(low: float | None) -> Activation:
+    calls = (torch.clamp_min, torch.clamp_min_, "clamp_min", "clamp_min_")
+    value = _clamp(low, None).value
+    return _clip("clamp_min", low, None, value, calls=calls, arguments={"min": low}, family=clamp_min)
+
+
 def clamp_max(max: float | None = None) -> Activation:
     """The smaller of z and a number."""
+    return _clamp_max(_number("clamp_max", max))
+
+
+@cache
+def _clamp_max(high: float | None) -> Activation:
     calls = (torch.clamp_max, torch.clamp_max_, "clamp_max", "clamp_max_")
-    arguments = {"max": _number("clamp_max", max)}
-    return _clip(
-        "clamp_max", None, max, lambda z: torch.clamp(z, max=max), calls=calls, arguments=arguments, family=clamp_max
-    )
+    value = _clamp(None, high).value
+    return _clip("clamp_max", None, high, value, calls=calls, arguments={"max": high}, family=clamp_max)
 
 
 def _number(name: str, value: Any) -> float | None:
     """An end as it is given, which must be a plain number, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float | None):
         raise LingraftError(f"{name} takes numbers here, not {type(value).__name__}. Write them in the model.")
-    return value
+    return None if value is None else float(value)
 
 
 RELU6 = _clip("relu6", 0.0, 6.0, F.relu6, modules=(nn.ReLU6,), calls=(F.relu6,))

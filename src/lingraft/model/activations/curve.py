@@ -5,7 +5,7 @@ g(z) = f(z) − m·z on the interval, and that is found whatever m is. Between t
 concave or a line, so g is as well, and its largest value there is at one of the ends, unless f is concave: then the
 derivative f' − m falls, and bisection keeps a bracket [a, b] around the place where it changes its sign. On the bracket
 the concave g lies below its tangent at a, so max g ≤ g(a) + [f'(a) − m]₊·(b − a). This is the bound that is taken: it is
-sound after any number of steps, and after 26 the last term is about 1e-12. Beyond ±reach the function is a line up to
+sound after any number of steps, and when the bracket is 1e-6 wide the last term is about 1e-12. Beyond ±reach the function is a line up to
 `rest`, so that g is largest at the ends there as well, up to `rest`. Rounding of f, f' and the breaks is paid for by a
 slack that is larger. For the smallest value, the same of −f.
 
@@ -21,13 +21,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lingraft.errors import LingraftError
 from lingraft.model.activations.record import Lines
 
 #: Widens lines by more than float64 can round away in computing them: at least this, and this share of what is computed.
 SLACK, SHARE = 1e-10, 64 * 2.0**-53
 
-#: Steps of bisection in a piece; at most 80 wide, it ends 1e-6 wide.
-_STEPS = 26
+#: How wide the bracket of a bisection may be in the end.
+_WIDTH = 1e-6
 
 #: Where the points are between which chords are taken, as a share of the way from the middle to an end.
 _AWAY = (1.0, 0.75, 0.5, 0.25, 0.05)
@@ -51,6 +52,10 @@ class Curve:
     #: beyond ±reach, which lies outside of all breaks, it differs from a line by at most `rest`
     reach: float
     rest: float = 1e-14
+
+    def __post_init__(self) -> None:
+        if len(self.forms) != len(self.breaks) + 1 or max(map(abs, self.breaks), default=0.0) >= self.reach:
+            raise LingraftError("a curve has a form before, between and after its breaks, which lie within its reach.")
 
     def lines(self, lower: Tensor, upper: Tensor) -> Lines:
         """Lines on [lower, upper]; differentiable, where the ends are, with slopes that count as constants."""
@@ -125,7 +130,7 @@ class Curve:
     @torch.no_grad()
     def _top(self, slope: Tensor, left: Tensor, right: Tensor, sign: int) -> tuple[Tensor, Tensor]:
         """Where sign·(f(z) − slope·z), concave on [left, right], is largest, and by how much that may exceed it."""
-        for _ in range(_STEPS):
+        for _ in range(math.ceil(math.log2(2 * self.reach / _WIDTH))):
             middle = (left + right) / 2
             rises = sign * (self.derivative(middle) - slope) > 0
             left, right = torch.where(rises, middle, left), torch.where(rises, right, middle)

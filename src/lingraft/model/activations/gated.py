@@ -78,9 +78,14 @@ def _tanh_gelu_bends(z: float) -> float:
 _TANH_GELU = _symmetric(_tanh_gelu, _tanh_gelu_derivative, root(_tanh_gelu_bends, 0.0, 10.0), 10.0)
 
 
-@cache
 def gelu(approximate: str = "none") -> Activation:
     """z·Φ(z), or its approximation by tanh."""
+    return _gelu(approximate)
+
+
+@cache
+def _gelu(approximate: str) -> Activation:
+    """One object for each, so that records can be compared by `is`."""
     if approximate not in ("none", "tanh"):
         raise LingraftError(f"GELU with approximate={approximate!r} does not exist. Use 'none' or 'tanh'.")
     return _gated(

@@ -102,8 +102,10 @@ class Activation:
 
     @property
     def home(self) -> str:
-        """The module that it comes from, which a process that does not know it has to import."""
-        return str(getattr(self.lines, "__module__", "__main__"))
+        """The module that its functions come from, which a process that does not know it has to import."""
+        functions = (self.lines, self.gap, self.size, self.interval, self.value)
+        homes = [str(getattr(function, "__module__", "__main__")) for function in functions if function is not None]
+        return next((home for home in homes if home.partition(".")[0] not in ("lingraft", "torch")), homes[0])
 
     @property
     def at_zero(self) -> float:
