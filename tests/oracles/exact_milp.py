@@ -167,11 +167,17 @@ class Oracle(fx.Interpreter):
                 pieces = call.activation.pieces
                 total = float(pieces.slope) * column
                 total[0] += pieces.shift
-                for before, after, gain, offset in pieces.bends:
+                if pieces.bend is not None:
+                    before, after, gain, offset = pieces.bend
                     moved = gain * column
                     moved[0] += offset
                     bent = self._relu(moved)
                     total = _pad_to(total, len(bent)) + (after - before) * bent
+                if pieces.ceiling is not None:
+                    below = -total
+                    below[0] += pieces.ceiling
+                    total = -self._relu(below)
+                    total[0] += pieces.ceiling
                 results.append(total)
         return self._stack(results, z.shape[1:])
 

@@ -353,14 +353,15 @@ class _Reader(Builder):
         return self._clipped(self._shifted(self._times(x, np.full(1, alpha)), beta), 0.0, 1.0)
 
     def _clipped(self, x: Value, low: float | None, high: float | None) -> Value:
-        """low + relu(x − low) − relu(x − high), of which one end may be missing; each ReLU is an activation."""
-        self.node_of(x)  # which both read
+        """y = low + relu(x − low), then high − relu(high − y); one end may be missing. Each ReLU is an activation."""
         if low is not None and high is not None and not low < high:
             raise LingraftError(f"a range from {low} to {high}")
-        result = x if low is None else self.bent(self._shifted(x, -low), 0.0)
-        if high is not None:
-            result = self.summed([result, self.bent(self._shifted(x, -high), 0.0)], [1.0, -1.0])
-        return result if low is None else self._shifted(result, low)
+        if low is not None:
+            x = self._shifted(self.bent(self._shifted(x, -low), 0.0), low)
+        if high is None:
+            return x
+        over = self.bent(self._shifted(self._times(x, np.full(1, -1.0)), high), 0.0)
+        return self._shifted(self._times(over, np.full(1, -1.0)), high)
 
     def _shifted(self, x: Value, by: float) -> Value:
         return self._sum(x, np.full((1,) * len(x.shape), by, self.dtype), 1.0)

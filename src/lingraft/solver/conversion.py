@@ -452,7 +452,7 @@ def _larger(at: _Conversion, name: str, a: int, b: int) -> int:
 
 
 def _activation(at: _Conversion, site: ModelSite, x: fx.Node) -> int:
-    """A site; what is made of lines is slope·z + shift + Σ step·relu(gain·z + offset), exactly; where grafted, a line."""
+    """A site; what is made of lines is written with ReLUs as `Pieces` says, exactly; where grafted, it is a line."""
     shape, outer = _inner(at._shape(x)), at._shape(x)
     slope = intercept = torch.zeros(shape).double()
     mask = slope.bool()
@@ -470,15 +470,30 @@ def _activation(at: _Conversion, site: ModelSite, x: fx.Node) -> int:
         known = value if isinstance(value, Tensor) else torch.tensor(at._number(value), dtype=torch.float64)
         return at._inner_constant(per_channel(known, torch.empty(1, *outer)), outer)
 
+    def bent(of: int, public: bool, *line: float) -> int:
+        return at._add(Site(site.name, shape, [of], RELU.name, mask, none, none, public, *line))
+
     none = torch.zeros_like(slope)
     line, shift = torch.where(mask, slope, number(pieces.slope)), torch.where(mask, intercept, number(pieces.shift))
-    parts = [at._scale(f"{site.name}.line", source, line, shift)]
-    for i, bend in enumerate(pieces.bends):
-        gain, offset = at._number(bend.gain), at._number(bend.offset)
+    result = at._scale(f"{site.name}.line", source, line, shift)
+    if pieces.bend is not None:
+        gain, offset = at._number(pieces.bend.gain), at._number(pieces.bend.offset)
         moved = source
         if (gain, offset) != (1.0, 0.0):
-            moved = at._scale(f"{site.name}.{i}", source, none + gain, none + offset)
-        bent = Site(site.name, shape, [moved], RELU.name, mask, none, none, i == 0, gain, offset)
-        step = number(bend.after) - number(bend.before)
-        parts.append(at._scale(f"{site.name}.bend", at._add(bent), step, none))
-    return at._add(Sum(f"{site.name}.sum", shape, parts, [1.0] * len(parts)))
+            moved = at._scale(f"{site.name}.moved", source, none + gain, none + offset)
+        step = number(pieces.bend.after) - number(pieces.bend.before)
+        if bool(line.any()):
+            bend = at._scale(f"{site.name}.bend", bent(moved, True, gain, offset), step, none)
+            result = at._add(Sum(f"{site.name}.bent", shape, [result, bend], [1.0, 1.0]))
+        else:
+            result = at._scale(f"{site.name}.bent", bent(moved, True, gain, offset), step, shift)
+    if pieces.ceiling is not None:
+        ceiling = number(pieces.ceiling)
+        below = at._scale(f"{site.name}.below", result, none - 1, ceiling)
+        over = bent(below, pieces.bend is None, -1.0, at._number(pieces.ceiling))
+        under = at._scale(f"{site.name}.under", over, none - 1, torch.where(mask, 0.0, ceiling))
+        if not bool(mask.any()):
+            return under
+        grafted = at._scale(f"{site.name}.grafted", result, mask.double(), none)
+        result = at._add(Sum(f"{site.name}.clipped", shape, [grafted, under], [1.0, 1.0]))
+    return result

@@ -51,14 +51,9 @@ def bounds(
     network = Network.from_module(model, region.lower.shape)
     each = bound(network, region.lower[None], region.upper[None])
     result = {}
-    for i, parts in network.bends.items():
-        # each bend of an activation has bounds of gain·z + offset; of z, the intersection
-        sites = [(network.nodes[j], each[j]) for j in parts]
-        ends = [
-            [(network.outside(end)[0] - site.offset) / site.gain for end in both]
-            for site, both in sites
-            if isinstance(site, Site)
-        ]
-        lower, upper = (torch.stack(end) for end in zip(*ends, strict=True))
-        result[network.nodes[i].name] = lower.amax(0), upper.amin(0)
+    for i in network.bends:
+        site = network.nodes[i]
+        assert isinstance(site, Site)
+        one, other = ((network.outside(end)[0] - site.offset) / site.gain for end in each[i])
+        result[site.name] = torch.minimum(one, other), torch.maximum(one, other)
     return result

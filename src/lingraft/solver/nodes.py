@@ -229,10 +229,10 @@ class Sum(Node):
 class Site(Node):
     """One activation call. Where `grafted`, the neuron is slope·z + intercept; elsewhere it is `kind` of z.
 
-    `kind` names the record of a ReLU or of a smooth activation; all else that bends is written with ReLUs, one for each
-    bend, which have the same name. `grafted`, `slope` and `intercept` have the node's shape. `public` is the first ReLU
-    of each activation of the model; those made from max pooling are not. The ReLU is one of gain·z + offset, where z is
-    what the activation of the model is one of.
+    `kind` names the record of a ReLU or of a smooth activation; all else that bends is written with ReLUs, which have
+    the same name. `grafted`, `slope` and `intercept` have the node's shape. `public` is the first ReLU of each
+    activation of the model, which is one of gain·z + offset, where z is what the activation gets; those made from max
+    pooling are not.
     """
 
     kind: str

@@ -15,29 +15,24 @@ from lingraft.model.activations.record import Activation, Bend, Pieces
 
 
 def _made_of_lines(
-    name: str, value: Callable[[Tensor], Tensor], pieces: Pieces, start: tuple[float, float], **names: Any
+    name: str, value: Callable[[Tensor], Tensor], pieces: Pieces, breaks: tuple[float, ...], **names: Any
 ) -> Activation:
-    """The record of a function that never falls, or falls and then rises (the absolute value)."""
-    breaks = tuple(-bend.offset / bend.gain for bend in pieces.bends)
+    """The record of a function that bends at `breaks`."""
     reach = 1 + max((abs(place) for place in breaks), default=0.0)
+    ends = torch.tensor([-reach, *breaks, reach], dtype=torch.float64)
+    slopes = (value(ends).diff() / ends.diff()).tolist()
 
     def derivative(z: Tensor) -> Tensor:
-        slope = torch.full_like(z, float(pieces.slope))
-        for bend, place in zip(pieces.bends, breaks, strict=True):
-            slope = slope + torch.where(z >= place, (bend.after - bend.before) * bend.gain, 0.0)
+        slope = torch.full_like(z, slopes[0])
+        for place, after in zip(breaks, slopes[1:], strict=True):
+            slope = torch.where(z >= place, after, slope)
         return slope
 
+    def size(largest: float) -> float:
+        return float(value(torch.tensor([-largest, largest], dtype=torch.float64)).abs().max())
+
     curve = Curve(value, derivative, breaks, (0,) * (len(breaks) + 1), reach, 0.0)
-    return Activation(
-        name=name,
-        value=value,
-        lines=curve.lines,
-        gap=curve.gap,
-        start=start,
-        pieces=pieces,
-        **{"size": lambda size: max(abs(float(value(torch.tensor(z, dtype=torch.float64)))) for z in (-size, size))}
-        | names,
-    )
+    return Activation(name=name, value=value, lines=curve.lines, gap=curve.gap, size=size, pieces=pieces, **names)
 
 
 def _clip(name: str, low: float | None, high: float | None, value: Callable[[Tensor], Tensor], **names: Any) -> Activation:
@@ -48,15 +43,15 @@ def _clip(name: str, low: float | None, high: float | None, value: Callable[[Ten
     if any(end is not None and math.isnan(end) for end in (low, high)):
         raise LingraftError(f"{name} between {low} and {high} gives no numbers.")
     if low is None:
-        pieces = Pieces(1.0, 0.0, () if high is None else (Bend(1.0, 0.0, 1.0, -high),))
+        pieces = Pieces(slope=1.0, ceiling=high)
     else:
-        falls = () if high is None else (Bend(1.0, 0.0, 1.0, -high),)
-        pieces = Pieces(0.0, low, (Bend(0.0, 1.0, 1.0, -low), *falls))
+        pieces = Pieces(shift=low, bend=Bend(0.0, 1.0, 1.0, -low), ceiling=high)
     inside = (low is None or low < 0) and (high is None or high > 0)
     nearest = min((end for end in (low, high) if end is not None), key=abs, default=0.0)
     # the tangent at 0, or a ReLU's line to start from, moved to the bend that is nearest
     start = (1.0, 0.0) if inside else (0.4, 0.6 * nearest)
-    return _made_of_lines(name, value, pieces, start, **names)
+    breaks = tuple(end for end in (low, high) if end is not None)
+    return _made_of_lines(name, value, pieces, breaks, start=start, **names)
 
 
 def hardtanh(min_val: float = -1.0, max_val: float = 1.0) -> Activation:
@@ -133,8 +128,9 @@ HARDTANH, CLAMP, CLAMP_MIN, CLAMP_MAX = hardtanh(), clamp(), clamp_min(), clamp_
 HARDSIGMOID = _made_of_lines(
     "hardsigmoid",
     F.hardsigmoid,
-    Pieces(0.0, 0.0, (Bend(0.0, 1.0, 1 / 6, 0.5), Bend(1.0, 0.0, 1 / 6, -0.5))),
-    (1 / 6, 0.5),
+    Pieces(bend=Bend(0.0, 1.0, 1 / 6, 0.5), ceiling=1.0),
+    (-3.0, 3.0),
+    start=(1 / 6, 0.5),
     modules=(nn.Hardsigmoid,),
     calls=(F.hardsigmoid,),
 )
@@ -148,8 +144,9 @@ def _abs_interval(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
 ABS = _made_of_lines(
     "abs",
     torch.abs,
-    Pieces(-1.0, 0.0, (Bend(-1.0, 1.0),)),
-    (0.0, 0.0),
+    Pieces(slope=-1.0, bend=Bend(-1.0, 1.0)),
+    (0.0,),
+    start=(0.0, 0.0),
     interval=_abs_interval,
     calls=(torch.abs, torch.abs_, "abs", "abs_"),
 )

@@ -32,26 +32,33 @@ class Bend(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """A continuous function made of lines: slope·z + shift + Σ (after − before)·relu(gain·z + offset).
+    """A continuous function made of up to three lines: min(g(z), ceiling), where
 
-    Bends rise with z, gains are positive. Numbers that are tensors have one value for each channel.
+    g(z) = slope·z + shift + (after − before)·relu(gain·z + offset). There need be no bend, or no ceiling; where there is
+    one, g never falls. Numbers that are tensors have one value for each channel.
+
+    It is written with ReLUs, the ceiling as c − relu(c − g): one inside of the other, and not as a sum of two, so that
+    its bounds on an interval, found step by step, are those that it has.
     """
 
-    slope: float | Tensor
-    shift: float
-    bends: tuple[Bend, ...]
+    slope: float | Tensor = 0.0
+    shift: float = 0.0
+    bend: Bend | None = None
+    ceiling: float | None = None
 
     def at(self, z: Tensor) -> Tensor:
         """The function at z (N, C, …)."""
         result = per_channel(self.slope, z) * z + self.shift
-        for before, after, gain, offset in self.bends:
+        if self.bend is not None:
+            before, after, gain, offset = self.bend
             result = result + (per_channel(after, z) - per_channel(before, z)) * torch.relu(gain * z + offset)
-        return result
+        return result if self.ceiling is None else self.ceiling - torch.relu(self.ceiling - result)
 
     @property
     def is_relu(self) -> bool:
         """Whether it is two lines that meet in the origin, so that neurons are on or off."""
-        return self.shift == 0 and [bend[2:] for bend in self.bends] == [(1.0, 0.0)]
+        bends_at_0 = self.bend is not None and self.bend[2:] == (1.0, 0.0)
+        return bends_at_0 and self.shift == 0 and self.ceiling is None
 
 
 def per_channel(value: float | Tensor, z: Tensor) -> Tensor:

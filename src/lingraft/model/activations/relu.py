@@ -103,7 +103,7 @@ def _two_lines(name: str, left: float | Tensor, value: Callable[[Tensor], Tensor
         gap=gap,
         start=_START,
         interval=interval if falls else None,
-        pieces=Pieces(left, 0.0, (Bend(left, 1.0),)),
+        pieces=Pieces(left, bend=Bend(left, 1.0)),
         **names,
     )
 
@@ -124,7 +124,7 @@ RELU = Activation(
     gap=_relu_gap,
     size=lambda size: size,
     start=_START,
-    pieces=Pieces(0.0, 0.0, (Bend(0.0, 1.0),)),
+    pieces=Pieces(bend=Bend(0.0, 1.0)),
     modules=(nn.ReLU,),
     calls=(F.relu, torch.relu, torch.relu_, "relu", "relu_"),
     onnx="Relu",
