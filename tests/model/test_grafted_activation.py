@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from lingraft import LingraftError
@@ -51,7 +51,13 @@ def test_forward_is_the_definition_coordinate_by_coordinate(base, shape, batch, 
     assert y.is_contiguous(memory_format=layout)
     slope, intercept = (values.flatten().tolist() for values in site.line())
     for n in range(batch):
-        rows = zip(site.mask.flatten(), x[n].flatten(), record(base).module()(x).detach()[n].flatten(), y[n].flatten(), strict=True)
+        rows = zip(
+            site.mask.flatten(),
+            x[n].flatten(),
+            record(base).module()(x).detach()[n].flatten(),
+            y[n].flatten(),
+            strict=True,
+        )
         for i, (grafted, z, kept, result) in enumerate(rows):
             if grafted:
                 torch.testing.assert_close(result, slope[i] * z + intercept[i])

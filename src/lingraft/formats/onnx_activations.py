@@ -1,4 +1,4 @@
-"""Activations in ONNX: most are one operation, which their record names; what is written otherwise is here, both ways."""
+"""Activations in ONNX: most are one operation, which their record names; all others are here, both ways."""
 
 from collections.abc import Callable
 

@@ -12,7 +12,7 @@ from lingraft.progress import progress
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Site
 
-#: (network, images (N, *shape), labels (N,)) → sums over these images, of the site's shape, by position of its first bend
+#: (network, images (N, *shape), labels (N,)) → sums over these images, of the site's shape, by position of the first
 OfBatch = Callable[[Network, Tensor, Tensor], Mapping[int, Tensor]]
 
 

@@ -35,7 +35,9 @@ def _made_of_lines(
     return Activation(name=name, value=value, lines=curve.lines, gap=curve.gap, size=size, pieces=pieces, **names)
 
 
-def _clip(name: str, low: float | None, high: float | None, value: Callable[[Tensor], Tensor], **names: Any) -> Activation:
+def _clip(
+    name: str, low: float | None, high: float | None, value: Callable[[Tensor], Tensor], **names: Any
+) -> Activation:
     """z between `low` and `high` (None: without an end), and constant outside of that."""
     low, high = (None if end is None or math.isinf(end) else float(end) for end in (low, high))
     if low is not None and high is not None and not low < high:

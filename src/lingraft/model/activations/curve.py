@@ -4,10 +4,10 @@ Any slope m will do for a line: what makes the line sound is its intercept, the 
 g(z) = f(z) − m·z on the interval, and that is found whatever m is. Between two neighbouring breaks f is convex,
 concave or a line, so g is as well, and its largest value there is at one of the ends, unless f is concave: then the
 derivative f' − m falls, and bisection keeps a bracket [a, b] around the place where it changes its sign. On the bracket
-the concave g lies below its tangent at a, so max g ≤ g(a) + [f'(a) − m]₊·(b − a). This is the bound that is taken: it is
-sound after any number of steps, and when the bracket is 1e-6 wide the last term is about 1e-12. Beyond ±reach the function is a line up to
-`rest`, so that g is largest at the ends there as well, up to `rest`. Rounding of f, f' and the breaks is paid for by a
-slack that is larger. For the smallest value, the same of −f.
+the concave g lies below its tangent at a, so max g ≤ g(a) + [f'(a) − m]₊·(b − a). This is the bound that is taken: it
+is sound after any number of steps, and when the bracket is 1e-6 wide the last term is about 1e-12. Beyond ±reach the
+function is a line up to `rest`, so that g is largest at the ends there as well, up to `rest`. Rounding of f, f' and the
+breaks is paid for by a slack that is larger. For the smallest value, the same of −f.
 
 The slopes are chosen so that the lines are close together in the middle of the interval: of the chords between a few
 points left and a few right of it, the one that is highest there (for the line above). Convex functions get the chord of
@@ -24,7 +24,7 @@ from torch import Tensor
 from lingraft.errors import LingraftError
 from lingraft.model.activations.record import Lines
 
-#: Widens lines by more than float64 can round away in computing them: at least this, and this share of what is computed.
+#: Widens lines by more than float64 can round away in computing them: at least this, and a share of what is computed.
 SLACK, SHARE = 1e-10, 64 * 2.0**-53
 
 #: How wide the bracket of a bisection may be in the end.

@@ -23,7 +23,7 @@ class Lines(NamedTuple):
 
 
 class Bend(NamedTuple):
-    """Where a function made of lines bends: at gain·z + offset = 0, from slope `before` to `after` (per unit of that)."""
+    """Where a function made of lines bends: at gain·z + offset = 0, from slope `before` to `after`, by unit of that."""
 
     before: float | Tensor
     after: float | Tensor
@@ -34,8 +34,8 @@ class Bend(NamedTuple):
 class Pieces(NamedTuple):
     """A continuous function made of up to three lines: min(g(z), ceiling), where
 
-    g(z) = slope·z + shift + (after − before)·relu(gain·z + offset). There need be no bend, or no ceiling; where there is
-    one, g never falls. Numbers that are tensors have one value for each channel.
+    g(z) = slope·z + shift + (after − before)·relu(gain·z + offset). There need be no bend, or no ceiling. Numbers that
+    are tensors have one value for each channel.
 
     It is written with ReLUs, the ceiling as c − relu(c − g): one inside of the other, and not as a sum of two, so that
     its bounds on an interval, found step by step, are those that it has.
@@ -65,7 +65,8 @@ def per_channel(value: float | Tensor, z: Tensor) -> Tensor:
     """A number, or one for each channel, to broadcast over z (N, C, …)."""
     if not isinstance(value, Tensor):
         return torch.tensor(value, dtype=z.dtype, device=z.device)
-    return value if value.numel() == 1 else value.view(-1, *(1,) * (z.dim() - 2))
+    known = value.to(z)  # sums of slopes would be rounded in the weights' precision
+    return known if known.numel() == 1 else known.view(-1, *(1,) * (z.dim() - 2))
 
 
 @dataclass(frozen=True, eq=False)
