@@ -95,7 +95,9 @@ def test_a_gate_that_is_read_elsewhere_stays(tmp_path: Path) -> None:
           MAKE("Where", ["g", "z", "s"], ["y"])], {"n": 20.0}, "choice between"),
     ],
 )  # fmt: skip
-def test_nothing_else_is_taken_for_one(nodes: list[Any], numbers: dict[str, float], message: str, tmp_path: Path) -> None:
+def test_nothing_else_is_taken_for_one(
+    nodes: list[Any], numbers: dict[str, float], message: str, tmp_path: Path
+) -> None:
     with pytest.raises(LingraftError, match=message):
         lingraft.load_onnx(written(tmp_path / "net.onnx", nodes, numbers))
 
