@@ -109,8 +109,8 @@ def _read_hard_sigmoid(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     x = node.value(0)
     if abs(alpha - _SIXTH) < _CLOSE and beta == 0.5:
         return builder.layer(nn.Hardsigmoid(), x)
-    scaled = builder.call(torch.mul, x, builder.constant(np.float32(alpha)))
-    moved = builder.call(torch.add, scaled, builder.constant(np.float32(beta)))
+    scaled = builder.call(torch.mul, x, builder.constant(np.array(alpha, np.float32)))
+    moved = builder.call(torch.add, scaled, builder.constant(np.array(beta, np.float32)))
     return builder.layer(nn.Hardtanh(0.0, 1.0), moved)
 
 
@@ -120,7 +120,7 @@ def _read_selu(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     x = node.value(0)
     if max(abs(alpha - usual[0]), abs(gamma - usual[1])) < _CLOSE:
         return builder.layer(nn.SELU(), x)
-    return builder.call(torch.mul, builder.layer(nn.ELU(alpha), x), builder.constant(np.float32(gamma)))
+    return builder.call(torch.mul, builder.layer(nn.ELU(alpha), x), builder.constant(np.array(gamma, np.float32)))
 
 
 def _read_abs(builder: GraphBuilder, node: OnnxNode) -> fx.Node:

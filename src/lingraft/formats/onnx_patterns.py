@@ -40,7 +40,7 @@ def product(builder: GraphBuilder, left: fx.Node, right: fx.Node) -> fx.Node | N
             factor = 2 * x_factor * gate_factor
             if abs(factor - 1) < _CLOSE:
                 return result
-            return builder.call(torch.mul, result, builder.constant(np.float32(factor)))
+            return builder.call(torch.mul, result, builder.constant(np.array(factor, np.float32)))
     return None
 
 
