@@ -23,7 +23,7 @@ from lingraft.model.activations.exponential import celu, elu, softplus
     ],
 )
 def test_what_is_refused(make: Callable[..., Activation], arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(LingraftError, match="must be positive and finite|has a step"):
+    with pytest.raises(LingraftError, match=r"must be positive and finite|has a step"):
         make(*arguments)
 
 
