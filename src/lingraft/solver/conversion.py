@@ -468,7 +468,7 @@ def _activation(at: _Conversion, site: ModelSite, x: fx.Node) -> int:
     def number(value: float | Tensor) -> Tensor:
         """In the model's precision, for every neuron."""
         known = value if isinstance(value, Tensor) else torch.tensor(at._number(value), dtype=torch.float64)
-        return at._inner_constant(per_channel(known, torch.empty(1, *outer)), outer)
+        return at._inner_constant(per_channel(known, torch.empty(1, *outer, dtype=torch.float64)), outer)
 
     def bent(of: int, public: bool, *line: float) -> int:
         return at._add(Site(site.name, shape, [of], RELU.name, mask, none, none, public, *line))
