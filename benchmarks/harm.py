@@ -77,7 +77,7 @@ def figures_of(seed: int, ratio: float, gamma: str, instability: str, given: arg
     )
     mask = choose(Scores.load(scores), config)
     data = TrainingData(train, validation)
-    grafted, _ = graft_network(model, data, config, tuning, destination, mask=mask, report=lambda epoch: None)
+    grafted, _ = graft_network(model, data, config, tuning, destination, mask=mask, on_epoch=())
     few = test.take(given.images)
     accuracy = evaluate(grafted, test, Attack(EPS, steps=20, restarts=2), images=given.images)
     results = verify(grafted, few.pixels(), few.labels, eps=EPS, timeout=given.timeout, workers=0)

@@ -24,11 +24,15 @@ PICKLES = {
     "pool/ray/actors.py",
 }
 
+#: Code that a user names: `--model net.py:make_net`.
+CODE = {"model/code.py"}
+
 #: Calls that are never right here, by the end of their name.
 FORBIDDEN = {
     "eval": "runs code",
     "exec": "runs code",
     "__import__": "imports what a text says",
+    "exec_module": "runs code",
     "torch.load": "unpickles",
     "yaml.load": "makes any object",
     "yaml.unsafe_load": "makes any object",
@@ -70,6 +74,8 @@ def offences(path: Path) -> Iterator[str]:
         where = f"{relative(path)}:{call.lineno}: {name}"
         for forbidden, why in FORBIDDEN.items():
             # model.eval() is a method; the builtin has no dot
+            if relative(path) in CODE and forbidden == "exec_module":
+                continue
             if name == forbidden or (forbidden not in ("eval", "exec") and name.endswith(f".{forbidden}")):
                 yield f"{where} {why}"
         options = {option.arg: ast.unparse(option.value) for option in call.keywords}
@@ -88,7 +94,7 @@ def test_no_call_that_runs_what_a_file_says() -> None:
 @pytest.mark.parametrize(
     "line",
     ["eval(x)", "torch.load(f)", "yaml.load(t)", "np.load(p)", "np.load(p, allow_pickle=True)", "run(c, shell=True)",
-     "tar.extractall(d)", "Environment(loader=l)"],
+     "tar.extractall(d)", "Environment(loader=l)", "spec.loader.exec_module(m)"],
 )  # fmt: skip
 def test_offences_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     monkeypatch.setattr(f"{__name__}.SOURCE", tmp_path)

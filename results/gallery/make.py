@@ -2,7 +2,7 @@
 
     python results/gallery/make.py RUN NAME --images 200 --timeout 30
 
-writes src/lingraft/runs/gallery/NAME. Its line in NETWORKS is written by hand.
+writes src/lingraft/runs/gallery_networks/NAME. Its line in NETWORKS is written by hand.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from lingraft.command import running
 from lingraft.data import load
 from lingraft.runs import Run, load_tensors, save_tensors
 
-GALLERY = Path(__file__).parents[2] / "src" / "lingraft" / "runs" / "gallery"
+GALLERY = Path(__file__).parents[2] / "src" / "lingraft" / "runs" / "gallery_networks"
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("run")

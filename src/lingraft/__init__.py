@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lingraft.work.graft import graft_and_tune as graft_and_tune
     from lingraft.work.look import list_models as list_models
     from lingraft.work.look import list_runs as list_runs
+    from lingraft.work.look import show_network as show_network
     from lingraft.work.look import show_run as show_run
     from lingraft.work.properties import verify_property as verify_property
     from lingraft.work.save import save as save
@@ -74,6 +75,7 @@ _HOME = {
     "save": "lingraft.work.save",
     "score": "lingraft.work.score",
     "select": "lingraft.work.score",
+    "show_network": "lingraft.work.look",
     "show_run": "lingraft.work.look",
     "sites": "lingraft.model.sites",
     "train": "lingraft.work.train",

@@ -8,6 +8,9 @@ from torch import nn
 
 from lingraft.errors import LingraftError
 
+#: Types of numbers with fewer digits than float32.
+_COARSE = (torch.float16, torch.bfloat16)
+
 
 def resolve_device(name: str = "auto") -> torch.device:
     """`auto` is CUDA where there is one, else the CPU; anything else is a torch device name that must work here."""
@@ -26,6 +29,16 @@ def device_of(model: nn.Module) -> torch.device:
     if not isinstance(model, nn.Module):
         raise LingraftError(f"a model is an nn.Module, made by calling its class, e.g. Net(), not {model!r}.")
     return next((t.device for t in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+
+
+def require_precision(model: nn.Module) -> None:
+    """Refuse a model with numbers too coarse for what is said of it."""
+    coarse = next((t.dtype for t in (*model.parameters(), *model.buffers()) if t.dtype in _COARSE), None)
+    if coarse is not None:
+        raise LingraftError(
+            f"the model computes in {str(coarse).removeprefix('torch.')}, of which nothing can be proven. Write"
+            " model.float(), which changes no weight, and use that model."
+        )
 
 
 @contextmanager

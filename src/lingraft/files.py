@@ -5,6 +5,7 @@ read. Without one (as in files of older versions, and where a person has removed
 """
 
 import glob
+import hashlib
 import json
 import os
 import platform
@@ -54,6 +55,15 @@ def _flush_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def digest_file(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal; one that cannot be read is a LingraftError."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise LingraftError(f"cannot read {path}: {error.strerror or error}. Check its name.") from error
 
 
 def remove_parts(folder: Path) -> int:

@@ -77,7 +77,7 @@ def test_names_and_records() -> None:
     [
         ({"eps": -1.0}, "eps"),
         ({"eps": float("nan")}, "eps"),
-        ({"eps": 8.0}, "between 0 and 1, not 8.0"),
+        ({"eps": "8 of 255"}, "eps is '8 of 255', which is not a number"),
         ({"eps": 0.1, "steps": 0}, "steps of at least 1"),
         ({"eps": 0.1, "restarts": 0}, "restarts of at least 1"),
         ({"eps": 0.1, "step_size": 0.0}, "step size"),
@@ -93,6 +93,8 @@ def test_bad_numbers_of_images() -> None:
     for images in (0, 5):
         with pytest.raises(LingraftError, match="cannot take"):
             evaluate(Threshold(), FOUR, Attack(0.1), images=images)
+    with pytest.raises(LingraftError, match="eps is 8, more than the whole pixel range"):
+        evaluate(Threshold(), FOUR, Attack(8.0))
     with pytest.raises(LingraftError, match="at least 1 image"):
         evaluate(Threshold(), FOUR, Attack(0.1), batch=0)
 

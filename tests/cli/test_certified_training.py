@@ -33,7 +33,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_method_sets_optimizer_and_schedule(trained: Path) -> None:
     settings = Run(trained).summary().training.settings
-    assert (settings["optimizer"], settings["clip"], settings["weight_decay"]) == ("adam", 10.0, 0.0)
+    assert (settings["optimizer"], settings["gradient_clip"], settings["weight_decay"]) == ("adam", 10.0, 0.0)
     assert settings["kappa"] == [0.0, 0.0]
     assert "certified by intervals" in call(*TRAIN, "--method", "ibp", "-o", trained)
 

@@ -42,9 +42,11 @@ def test_an_option_is_spelled_alike_in_all_commands():
         assert len({tuple(spellings) for spellings, _ in commands.values()}) == 1, (name, commands)
 
 
-@pytest.mark.parametrize("name", ["eps", "data", "workers", "memory", "threads", "seed", "device", "as_json"])
+@pytest.mark.parametrize("name", ["eps", "clip", "data", "workers", "memory", "threads", "seed", "device", "as_json"])
 def test_shared_options_say_the_same_in_all_commands(name):
-    own = {"eps": ["train"], "data": ["train"], "workers": ["vnncomp"]}.get(name, [])  # where it means something else
+    own = {"eps": ["train", "save"], "data": ["train", "save"], "workers": ["vnncomp"]}.get(
+        name, []
+    )  # where it means something else
     assert len({text for command, (_, text) in _options()[name].items() if command not in own}) == 1
 
 

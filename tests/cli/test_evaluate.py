@@ -61,7 +61,7 @@ def test_the_batch_size_changes_nothing(run: Run) -> None:
         (["--images", "0"], "cannot take 0"),
         (["--images", "400"], "cannot take 400 images of 353"),
         (["--images", "some"], "not a number of images"),
-        (["--eps", "2"], "between 0 and 1"),
+        (["--eps", "2"], "whole pixel range"),
         (["--data", "digitz"], "unknown data set"),
         (["--batch", "0"], "at least 1"),
         (["--threads", "0"], "--threads"),

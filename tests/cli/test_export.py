@@ -80,7 +80,7 @@ def test_radius_of_the_run_is_the_default(run, tmp_path):
         (["--vnnlib", "d", "--images", "1:2:3"], "--images"),
         (["--vnnlib", "d", "--images", "a"], "--images"),
         (["--vnnlib", "d", "--images", "9000:"], "none of"),
-        (["--vnnlib", "d", "--eps", "2"], "--eps"),
+        (["--vnnlib", "d", "--eps", "2"], "whole pixel range"),
         (["--vnnlib", "d", "--data", "imagenet"], "imagenet"),
     ],
 )

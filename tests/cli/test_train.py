@@ -57,7 +57,12 @@ def test_the_default_folder_and_lines_on_standard_error(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "standard accuracy" in done.stdout
-    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["epoch 1", "epoch 2", "next"]
+    said = [line.split(":")[0] for line in done.stderr.splitlines()]
+    assert [what for what in said if what != "training"] == [
+        "epoch 1",
+        "epoch 2",
+        "next",
+    ]  # on a slow machine, progress
     assert (tmp_path / "runs" / "digits-digits-cnn" / "model.safetensors").exists()
 
 
@@ -75,7 +80,7 @@ def test_other_methods(tmp_path: Path, options: list[str]) -> None:
     [
         (["--data", "digitz"], "Did you mean 'digits'"),
         (["--model", "cnn"], "unknown model"),
-        (["--eps", "-0.1"], "between 0 and 1"),
+        (["--eps", "-0.1"], "at least 0"),
         (["--eps", "a lot"], "not a number"),
         (["--epochs", "0"], "epochs must be at least 1"),
         (["--method", "magic"], "unknown method"),

@@ -259,9 +259,9 @@ def test_a_table_for_people(whole: tuple[Run, dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--eps", "2"], "between 0 and 1"),
-        (["--eps=-0.1"], "between 0 and 1"),
-        (["--eps", "nan"], "between 0 and 1"),
+        (["--eps", "2"], "whole pixel range"),
+        (["--eps=-0.1"], "at least 0"),
+        (["--eps", "nan"], "at least 0"),
         (["--images", "0"], "does not have"),
         (["--images", "354"], "it has 353"),
         (["--images", "400:"], "does not have"),

@@ -124,7 +124,7 @@ def test_wrong_networks(files, tmp_path) -> None:
     ("arguments", "message"),
     [
         ([], "nothing to verify"),
-        (["--onnx", "net.onnx"], "--onnx and --vnnlib together"),
+        (["--onnx", "net.onnx"], "Give --data, a data set or FILE.npz, or --vnnlib"),
         (["--vnnlib", "p.vnnlib"], "--onnx and --vnnlib together"),
         (["run", "--onnx", "net.onnx", "--vnnlib", "p.vnnlib"], "without RUN"),
         (["--onnx", "n", "--vnnlib", "p", "--eps", "0.1", "--images", "3"], "without --images, --eps"),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lingraft.data import cifar10, mnist, svhn
+from lingraft.data import cifar10, load, mnist, svhn
 from lingraft.errors import LingraftError
 
 FUZZ = settings.get_profile("fuzz")
@@ -111,6 +111,17 @@ def test_mat(fuzzed: Any, place: Path, data: st.DataObject) -> None:
     path.write_bytes(fuzzed.bytes(data, mat(data.draw(st.booleans()))))
     found = fuzzed.survive(lambda: svhn.read_mat(path, 5))
     assert found is None or (found[0].shape[1:] == (3, 32, 32) and 0 <= found[1].min() <= found[1].max() <= 9)
+
+
+@FUZZ
+@given(data=st.data())
+def test_npz(fuzzed: Any, place: Path, data: st.DataObject) -> None:
+    file, path = io.BytesIO(), place / "x.npz"
+    save = data.draw(st.sampled_from([np.savez, np.savez_compressed]))
+    save(file, images=np.zeros((2, 1, 3, 3), np.float32), labels=np.arange(2), eps=np.float64(0.1))
+    path.write_bytes(fuzzed.bytes(data, file.getvalue()))
+    found = fuzzed.survive(lambda: load(str(path), "test"))
+    assert found is None or found.images.shape[0] == len(found.labels)
 
 
 def test_the_examples_are_good(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = zoo.build("digits-cnn", mean=[0.3], std=[0.4])
     config = TrainingConfig(0.1, epochs=2, batch=32, lr=0.05, validation_steps=1, schedule="one-cycle")
     data = TrainingData(images, validation)
-    history = train_network(model, data, config, Destination(run, description), report=lambda epoch: None)
+    history = train_network(model, data, config, Destination(run, description), on_epoch=())
     figures = {"best": history.best.as_dict(), "epochs": 2, "settings": config.as_dict()}
     run.add_to_summary("training", figures)
     attacked = {"data": "digits", "eps": 0.1, "sa": 0.5, "ra": 0.25, "steps": 2, "restarts": 1, "images": 8}

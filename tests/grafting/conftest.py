@@ -27,7 +27,7 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory, digits: dict[str, Image
     description = ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", eps=0.1)
     config = TrainingConfig(0.1, epochs=6, batch=64, lr=0.05, schedule="one-cycle", validation_steps=3)
     data = TrainingData(digits["train"], digits["validation"])
-    train_network(model, data, config, Destination(run, description), report=lambda epoch: None)
+    train_network(model, data, config, Destination(run, description), on_epoch=())
     return run.path
 
 

@@ -25,7 +25,7 @@ from lingraft.grafting.regularizers import layer_weights
 from lingraft.model.sites import grafted_activations
 from lingraft.model.surgery import masks
 from lingraft.runs import ModelDescription, Run
-from lingraft.training import Destination, Epoch, History, TrainingData
+from lingraft.training import Destination, History, OnEpoch, TrainingData
 
 pytestmark = pytest.mark.slow
 
@@ -35,13 +35,13 @@ Tune = Callable[..., tuple[nn.Module, History | None]]
 
 @pytest.fixture
 def tune(digits: dict[str, ImageSet], digits_run: Path) -> Tune:
-    """tune(folder, epochs=…, few=True, report=…, tuning={…}, **settings of GraftingConfig) on the digits."""
+    """tune(folder, epochs=…, few=True, on_epoch=…, tuning={…}, **settings of GraftingConfig) on the digits."""
 
     def run_tuning(
         folder: Path,
         epochs: int = 2,
         few: bool = True,
-        report: Callable[[Epoch], None] = lambda epoch: None,
+        on_epoch: OnEpoch = lambda history: None,
         tuning: dict[str, Any] | None = None,
         **settings: Any,
     ) -> tuple[nn.Module, History | None]:
@@ -60,7 +60,7 @@ def tune(digits: dict[str, ImageSet], digits_run: Path) -> Tune:
                     architecture="digits-cnn", input_shape=(1, 8, 8), classes=10, data="digits", parent=str(digits_run)
                 ),
             ),
-            report=report,
+            on_epoch=on_epoch,
         )
 
     return run_tuning
@@ -151,7 +151,7 @@ def test_a_given_mask_takes_the_place_of_scores(tmp_path: Path, digits, digits_r
                 ModelDescription(architecture="digits-cnn", input_shape=(1, 8, 8), classes=10),
             ),
             mask=mask,
-            report=lambda epoch: None,
+            on_epoch=(),
         )[0]
 
     assert {name: int(m.sum()) for name, m in masks(graft(mask)).items()} == {"2": 0, "4": 0, "7": 10}
@@ -178,12 +178,12 @@ class Stop(Exception):
 def test_stopped_and_gone_on_it_ends_the_same(tmp_path: Path, tune: Tune, settings: dict[str, Any]):
     whole, history = tune(tmp_path / "whole", epochs=4, **settings)
 
-    def stop(epoch: Epoch) -> None:
-        if epoch.epoch == 1:
+    def stop(history: History) -> None:
+        if history.last.epoch == 1:
             raise Stop
 
     with pytest.raises(Stop):
-        tune(tmp_path / "stopped", epochs=4, report=stop, **settings)
+        tune(tmp_path / "stopped", epochs=4, on_epoch=stop, **settings)
     lingraft.load(tmp_path / "stopped")  # also what is there in between can be loaded
     gone_on, resumed = tune(tmp_path / "stopped", epochs=4, **settings)
     assert resumed is not None
@@ -197,7 +197,7 @@ def test_stopped_and_gone_on_it_ends_the_same(tmp_path: Path, tune: Tune, settin
 def test_gradual_grafting_grafts_more_in_each_early_epoch(tmp_path: Path, tune: Tune):
     counts = []
 
-    def count(epoch: Epoch) -> None:
+    def count(history: History) -> None:
         from lingraft.runs import load_tensors
 
         tensors, _ = load_tensors(tmp_path / "checkpoint.safetensors")
@@ -205,7 +205,7 @@ def test_gradual_grafting_grafts_more_in_each_early_epoch(tmp_path: Path, tune: 
             sum(len(t) for name, t in tensors.items() if name.startswith("model.") and name.endswith("slope"))
         )
 
-    model, history = tune(tmp_path, epochs=6, gradual=True, report=count)
+    model, history = tune(tmp_path, epochs=6, gradual=True, on_epoch=count)
     assert counts == [round(1600 * 0.5 * (1 - (1 - step / 3) ** 3)) for step in (1, 2)] + [800] * 4
     assert sum(site.grafted for site in grafted_activations(model).values()) == 800
     assert history is not None
@@ -251,7 +251,7 @@ def test_a_module_of_ones_own_is_grafted_and_loaded(tmp_path: Path, own, own_ima
             config,
             tuning,
             Destination(run, description),
-            report=lambda epoch: None,
+            on_epoch=(),
         )
         loaded = lingraft.load(run, model=type(own(name))())
         assert same(loaded, model)

@@ -33,6 +33,18 @@ def test_every_image_is_there_with_its_picture(runs: list[Run]) -> None:
                 assert item["difference"].startswith("data:image/png")
 
 
+def test_an_image_says_what_became_of_its_proof(bare: Run, keeper: Any) -> None:
+    verdicts = keeper(bare, 4)
+    for i, (certificate, checked) in enumerate([(True, True), (True, None), (True, False), (None, None)]):
+        label = verdicts.request.labels[i]
+        found = Result("verified", "crown", index=i, label=label, eps=0.05, certificate=certificate, checked=checked)
+        verdicts.keep(found)
+    (shown,) = verdict_browser(studies([bare]))["runs"]
+    assert [item.get("proof") for item in shown["images"]] == ["checked", "written", "rejected", None]
+    (row,) = studies([bare])[0].rows
+    assert (row.proofs, row.proofs_checked, row.proof) == (3, 1, "1 of 4 checked, 1 rejected")
+
+
 def test_an_image_that_is_another_one_now_is_not_shown(bare: Run, keeper: Any) -> None:
     verdicts = keeper(bare, 2)
     verdicts.request.images[1] = 0.5  # as if the verdict had been on another version of the data

@@ -77,6 +77,27 @@ def test_all_images_are_shown_and_the_filter_works(desk: Any, runs: list[Run]) -
         box.uncheck()
 
 
+def test_proofs_have_a_headline_a_column_and_a_filter(desk: Any, runs: list[Run]) -> None:
+    verified = verdicts(runs[1]).count("verified")
+    assert (
+        f"{verified} of {verified} proofs checked by the independent checker." in desk.locator(".headline").inner_text()
+    )
+    cells = desk.locator("#summary td[data-name='Proof']").all_inner_texts()
+    assert cells == ["–", f"{verified} of {verified} checked"]
+    choose(desk, "grafted")
+    thumbs, proof = desk.locator("#images button"), desk.get_by_label("Proof", exact=True)
+    for state, count in (("checked", verified), ("written", 0), ("none", 24 - verified), ("", 24)):
+        proof.select_option(state)
+        assert thumbs.count() == count, state
+    proof.select_option("checked")
+    thumbs.first.click()
+    dialog = desk.get_by_role("dialog")
+    assert "checked by the independent checker" in dialog.inner_text()
+    dialog.get_by_role("button", name="base").click()
+    assert thumbs.count() == 24, "nothing is filtered where one comes to by an image"
+    assert "independent checker" not in dialog.inner_text()
+
+
 def test_label_and_order(desk: Any) -> None:
     choose(desk, "grafted")
     desk.get_by_label("Label", exact=True).select_option("3")

@@ -18,11 +18,13 @@ def test_figures_agree_with_the_summaries(runs: list[Run], tmp_path: Path) -> No
         (attack,) = run.summary().evaluation.values()
         for name in ("va", "unr", "time"):
             assert float(row[name]) == pytest.approx(getattr(proof, name), abs=1e-3), name
-        for name in ("verified", "falsified", "unknown", "misclassified", "images"):
+        for name in ("verified", "falsified", "unknown", "misclassified", "images", "proofs", "proofs_checked"):
             assert int(row[name]) == getattr(proof, name)
         assert float(row["sa"]) == pytest.approx(attack.sa)
         assert float(row["ra"]) == pytest.approx(attack.ra)
         assert row["attack"] == "pgd-5x1"
+    assert (table[0]["proofs"], table[0]["proofs_checked"]) == ("0", "0")
+    assert table[1]["proofs"] == table[1]["proofs_checked"] == table[1]["verified"] != "0"
     assert float(table[0]["grafted"]) == 0
     assert float(table[1]["grafted"]) == pytest.approx(0.7, abs=0.01)
     assert float(table[1]["unr"]) < float(table[0]["unr"])

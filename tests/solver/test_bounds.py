@@ -9,7 +9,9 @@ import torch
 from exact_milp import Oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
+import lingraft
 from lingraft import LingraftError
 from lingraft.solver.bounds import bound_sites, margin_crown, margin_intervals
 from lingraft.solver.budget import Budget
@@ -146,3 +148,25 @@ def test_bad_questions() -> None:
         bounds(model, (torch.ones(3), torch.zeros(3)))
     low, high = next(iter(bounds(model, (torch.zeros(3), torch.ones(3))).values()))
     assert bool((low < high).all())
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000), method=st.sampled_from(["intervals", "crown", "alpha-crown"]))
+def test_bounds_of_the_outputs_hold_for_samples(seed: int, method: str) -> None:
+    """In a box with a radius and a range for each feature, of a network that ends in a layer or in an activation."""
+    torch.manual_seed(seed)
+    layers = [nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3)] + [nn.ReLU()] * (seed % 2)
+    model, image = nn.Sequential(*layers).eval(), torch.randn(4)
+    region = lingraft.Region.ball(image, torch.rand(4), clip=(image - 0.5, image + 0.2))
+    found = lingraft.bounds(model, region, method)
+    share = torch.rand(2000, 4, dtype=torch.float64)
+    share[::2] = share[::2].round()
+    points = region.lower + share * (region.upper - region.lower)
+    with torch.no_grad():
+        outputs = model.double()(points)
+    low, high = found.outputs
+    assert low.shape == high.shape == (3,)
+    assert bool((outputs >= low).all() and (outputs <= high).all())
+    if method != "intervals":
+        wide = lingraft.bounds(model.float(), region, "intervals").outputs
+        assert bool((low >= wide[0] - 1e-9).all() and (high <= wide[1] + 1e-9).all()), "no worse than intervals"

@@ -11,7 +11,7 @@ from torch import nn
 from lingraft.data import ImageSet, load
 from lingraft.model import zoo
 from lingraft.runs import ModelDescription, Run
-from lingraft.training import Destination, Epoch, History, TrainingConfig, TrainingData, train_network
+from lingraft.training import Destination, History, OnEpoch, TrainingConfig, TrainingData, train_network
 
 
 @pytest.fixture(scope="session")
@@ -30,16 +30,18 @@ Train = Callable[..., tuple[nn.Module, History]]
 
 @pytest.fixture
 def train_few(few_digits: tuple[ImageSet, ImageSet], description: ModelDescription) -> Train:
-    """train(folder, restart=…, report=…, **settings of TrainingConfig) on the few digits."""
+    """train(folder, restart=…, on_epoch=…, **settings of TrainingConfig) on the few digits."""
 
     def run_training(
-        folder: Path, *, restart: bool = False, report: Callable[[Epoch], None] = lambda epoch: None, **settings: Any
+        folder: Path, *, restart: bool = False, on_epoch: OnEpoch = lambda history: None, **settings: Any
     ) -> tuple[nn.Module, History]:
         chosen = {"eps": 0.1, "epochs": 3, "batch": 64, "lr": 0.05, "validation_steps": 2, **settings}
         torch.manual_seed(chosen.get("seed", 0))
         model = zoo.build("digits-cnn")
         destination = Destination(Run(folder), description, restart)
-        history = train_network(model, TrainingData(*few_digits), TrainingConfig(**chosen), destination, report=report)
+        history = train_network(
+            model, TrainingData(*few_digits), TrainingConfig(**chosen), destination, on_epoch=on_epoch
+        )
         return model, history
 
     return run_training

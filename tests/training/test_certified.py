@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from lingraft import LingraftError
 from lingraft.attack.ball import bounds
 from lingraft.attack.evaluation import correct
+from lingraft.ball import Ball
 from lingraft.data import load
 from lingraft.files import read_lines
 from lingraft.model import zoo
@@ -79,14 +80,14 @@ def test_the_losses_follow_the_radius() -> None:
     assert isinstance(warm, CertifiedLoss)
     assert isinstance(half, CertifiedLoss)
     assert (warm.weight, warm.crown, warm.regularization) == (0.0, 1.0, 0.4)
-    assert warm.eps < 0.002 * EPS
+    assert warm.eps.eps < 0.002 * EPS
     part = ramp(3.0)
     assert 0.1 < part < 0.9
     assert half.weight == pytest.approx(0.5 * part)
-    assert (half.eps, half.crown, half.regularization) == pytest.approx((EPS * part, 1 - part, 0.4 * (1 - part)))
-    assert full == CertifiedLoss(EPS, weight=0.5)
+    assert (half.eps.eps, half.crown, half.regularization) == pytest.approx((EPS * part, 1 - part, 0.4 * (1 - part)))
+    assert full == CertifiedLoss(Ball.of(EPS), weight=0.5)
     mixed = MixedTraining(EPS, ramp, alpha=0.2, attack_steps=3)
-    assert mixed.at(9.0) == CertifiedLoss(EPS, weight=0.2, other=PgdLoss(EPS, 3))
+    assert mixed.at(9.0) == CertifiedLoss(Ball.of(EPS), weight=0.2, other=PgdLoss(Ball.of(EPS), 3))
 
 
 def test_methods_and_their_defaults() -> None:
@@ -99,8 +100,9 @@ def test_methods_and_their_defaults() -> None:
     steps = replace(config, schedule="step", epochs=160).learning_rate()
     assert [round(steps(time), 6) for time in (0, 119, 120, 139, 140)] == [1, 1, 0.1, 0.1, 0.01]
     plain = TrainingConfig(EPS)
-    assert not {"warm_up", "ramp", "kappa", "alpha", "regularization", "optimizer", "clip"} & plain.as_dict().keys()
-    assert {"warm_up", "ramp", "kappa", "alpha", "regularization", "optimizer", "clip"} <= config.as_dict().keys()
+    own = {"warm_up", "ramp", "kappa", "alpha", "regularization", "optimizer", "gradient_clip"}
+    assert not own & plain.as_dict().keys()
+    assert own <= config.as_dict().keys()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_methods_and_their_defaults() -> None:
         ({"warm_up": -1}, "warm_up must be at least 0"),
         ({"kappa": (1.0, 2.0)}, "kappa"),
         ({"alpha": 0.0}, "alpha"),
-        ({"clip": 0.0}, "clip"),
+        ({"gradient_clip": 0.0}, "gradient_clip"),
         ({"regularization": -1.0}, "regularization"),
         ({"optimizer": "adm"}, "unknown optimizer 'adm'.*'adam'"),
     ],

@@ -13,7 +13,6 @@ import lingraft
 from lingraft import LingraftError
 from lingraft.training import (
     METHODS,
-    Epoch,
     History,
 )
 
@@ -24,23 +23,23 @@ class Stop(Exception):
     """Interrupts training."""
 
 
-def stop_after(epoch: int) -> Callable[[Epoch], None]:
-    def report(done: Epoch) -> None:
-        if done.epoch == epoch:
+def stop_after(epoch: int) -> Callable[[History], None]:
+    def on_epoch(done: History) -> None:
+        if done.last.epoch == epoch:
             raise Stop
 
-    return report
+    return on_epoch
 
 
 @pytest.mark.parametrize("method", ["fat", "pgd", "trades", "ibp", "crown-ibp", "mtl-ibp"])
 def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path, train_few: Train, method: str) -> None:
     settings: dict[str, Any] = {"method": method, "attack_steps": 2}
     if METHODS[method].certified:
-        settings |= {"optimizer": "adam", "clip": 5.0, "lr": 0.002, "warm_up": 1, "ramp": 1}
+        settings |= {"optimizer": "adam", "gradient_clip": 5.0, "lr": 0.002, "warm_up": 1, "ramp": 1}
     whole, history = train_few(tmp_path / "whole", **settings)
     for epoch in (1, 2):
         with pytest.raises(Stop):
-            train_few(tmp_path / "parts", report=stop_after(epoch), **settings)
+            train_few(tmp_path / "parts", on_epoch=stop_after(epoch), **settings)
     parts, resumed = train_few(tmp_path / "parts", **settings)
     assert (history.resumed, resumed.resumed) == (0, 2)
     assert len(resumed.epochs) == 3

@@ -24,7 +24,8 @@ def test_presets_are_valid() -> None:
     [
         ({"eps": -0.1}, "eps must be at least 0"),
         ({"eps": float("nan")}, "eps"),
-        ({"eps": 2}, "between 0 and 1"),
+        ({"eps": "a bit"}, "eps is 'a bit', which is not a number"),
+        ({"clip": (1.0, 0.0)}, "lowest value must be below"),
         ({"epochs": 0}, "epochs must be at least 1"),
         ({"batch": 0}, "batch"),
         ({"lr": 0}, "lr must be above 0"),

@@ -74,9 +74,7 @@ def test_catastrophic_overfitting_is_noticed(
         settings={},
         before_epoch=before_epoch,
     )
-    history = fit(
-        model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), report=lambda epoch: None
-    )
+    history = fit(model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), on_epoch=())
     assert [epoch.overfitting for epoch in history.epochs] == [False] * 5 + [True]
     assert read_lines(tmp_path / "history.jsonl")[5]["overfitting"] is True
     assert "catastrophic overfitting" in capsys.readouterr().err

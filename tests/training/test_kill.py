@@ -35,7 +35,7 @@ def work(run):
     torch.manual_seed(0)
     model = zoo.build("digits-cnn")
     data = TrainingData(images, validation, augment=True)
-    train_network(model, data, config, Destination(Run(run), description), report=lambda epoch: None)
+    train_network(model, data, config, Destination(Run(run), description), on_epoch=())
 
 
 def die_at(run, point):

@@ -86,9 +86,7 @@ def test_the_best_epoch_is_kept(
         settings={},
         before_epoch=before_epoch,
     )
-    history = fit(
-        model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), report=lambda epoch: None
-    )
+    history = fit(model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), on_epoch=())
     assert history.best.epoch == 2
     assert history.epochs[2].ra < history.best.ra
     kept = load_file(tmp_path / "model.safetensors")
@@ -119,7 +117,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(
         settings={},
     )
     with pytest.raises(LingraftError, match=r"nan in epoch 2, step 2.*checkpoint of epoch 1 is kept.*--lr"):
-        fit(model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), report=lambda epoch: None)
+        fit(model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), on_epoch=())
     assert len(read_lines(tmp_path / "history.jsonl")) == 1
     assert all(bool(torch.isfinite(value).all()) for value in tensors_of(tmp_path).values())
     lingraft.load(tmp_path)
@@ -147,7 +145,7 @@ def test_weights_that_are_not_finite_are_never_saved(
         settings={},
     )
     with pytest.raises(LingraftError, match="training diverged"):
-        fit(model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), report=lambda epoch: None)
+        fit(model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), on_epoch=())
     assert all(bool(torch.isfinite(value).all()) for value in load_file(tmp_path / "checkpoint.safetensors").values())
 
 

@@ -30,6 +30,6 @@ def test_each_group_has_its_learning_rate(
         groups=[{"params": [first], "lr": 0.0}, {"params": rest, "lr": 0.01}],
         settings={},
     )
-    fit(model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), report=lambda epoch: None)
+    fit(model, TrainingData(*few_digits), plan, Destination(Run(tmp_path), description), on_epoch=())
     assert torch.equal(first, before[0])
     assert all(not torch.equal(a, b) for a, b in zip(rest, before[1:], strict=True))

@@ -36,7 +36,17 @@ def test_scores_masks_and_figures_of_a_run_are_kept_there(trained):
 
 
 def test_a_run_is_grafted_fine_tuned_and_measured(trained, tmp_path):
-    grafted = lingraft.graft_and_tune(trained, ratio=0.5, epochs=1, images=10, out=tmp_path / "grafted", **FEW)
+    seen = []
+
+    def stop(history):
+        seen.append(history.last.epoch)
+        return True
+
+    how = {"ratio": 0.5, "epochs": 3, "images": 10, "out": tmp_path / "grafted", "on_epoch": stop}
+    grafted = lingraft.graft_and_tune(trained, **how, **FEW)
+    assert lingraft.graft_and_tune(trained, **how, **FEW).figures == grafted.figures, "finished, although stopped"
+    assert seen == [1]
+    assert grafted.run.summary().training.epochs == 1
     assert grafted.plan.grafted == 800
     assert grafted.figures["after"]["unstable_ratio"] < grafted.figures["before"]["unstable_ratio"]
     assert grafted.run.describe().parent == str(trained.path)

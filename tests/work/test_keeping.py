@@ -3,6 +3,7 @@
 import copy
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -131,3 +132,29 @@ def test_verdicts_of_version_0_1_0_are_read_and_shown_but_not_used_again(tmp_pat
         assert len(read_lines(run.verdicts_path)) == len(old) + 3, "verified again, once"
     (shown,) = Study(run, "new").verifications
     assert [result.verdict for result in shown.results] == ["verified", "falsified", "misclassified"]
+
+
+def test_another_radius_of_a_feature_is_another_question(tmp_path: Path) -> None:
+    """A verdict is used again for the same box only, and is then filed under what was asked for."""
+    model = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 2)).eval()
+    with torch.no_grad():
+        for parameter, values in zip(
+            model.parameters(), ([[1.0, 0.0]], [0.0], [[1.0], [0.0]], [-0.5, 0.0]), strict=True
+        ):
+            parameter.copy_(torch.tensor(values))
+    image = torch.tensor([[1.0, 1.0]])
+    run = lingraft.save(model, tmp_path / "run", (2,), eps=[0.1, 9.0], clip=None)
+
+    def ask(eps: Any = None, clip: Any = "data") -> str:
+        return lingraft.verify(model, image, [0], eps=eps, clip=clip, workers=0, run=run)[0].verdict
+
+    def lines() -> int:
+        return len(read_lines(run.verdicts_path))
+
+    assert (ask(), lines()) == ("verified", 1), "radius and range of the run"
+    assert (ask(torch.tensor([0.1, 9.0], dtype=torch.float64)), lines()) == ("verified", 1), "the same"
+    assert (ask([9.0, 0.1]), lines()) == ("falsified", 2)
+    assert (ask([0.1, 9.0], clip=(0, 2)), lines()) == ("verified", 3)
+    assert (ask([9.0, 0.1], clip=([0.9, 0.0], [2.0, 2.0])), lines()) == ("verified", 4)
+    assert (ask([[0.1, 9.0]]), lines()) == ("verified", 5), "the same box: known, and filed under another name"
+    assert len(run.summary().verification) == 5

@@ -2,9 +2,12 @@
 
 import inspect
 import json
+import tempfile
 
 import pytest
 import torch
+import yaml
+from sklearn.datasets import load_breast_cancer
 from torch import nn
 from typer.testing import CliRunner
 
@@ -199,11 +202,21 @@ def test_a_model_that_gives_two_things_is_refused(data, tmp_path):
         lingraft.train(Two(), data, eps=EPS, run=tmp_path / "run")
 
 
-def test_a_class_and_text_are_refused(data, tmp_path):
+def test_a_class_and_what_is_no_radius_are_refused(data, tmp_path):
     with pytest.raises(LingraftError, match="made by calling its class"):
         lingraft.train(nn.Flatten, data, eps=0.1, run=tmp_path / "run")
-    with pytest.raises(LingraftError, match="8/255 without quotes"):
-        lingraft.train(Net(), data, eps="8/255", run=tmp_path / "run")
+    for eps, message in (
+        ("8 of 255", "not a number"),
+        (8, "more than the whole pixel range"),
+        (torch.full((400,), 0.1), r"shape \(400,\).*only verify and evaluate take a radius for each sample"),
+        (torch.full((1, 8, 7), 0.1), "Here it must be a number, or have one for each feature"),
+        (-0.1, "at least 0"),
+    ):
+        with pytest.raises(LingraftError, match=message):
+            lingraft.train(Net(), data, eps=eps, run=tmp_path / "run")
+    with pytest.raises(LingraftError, match=r"bfloat16.*model\.float\(\)"):
+        lingraft.train(Net().bfloat16(), data, eps=0.1, run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_line_lr_of_a_plain_model_is_refused(data, tmp_path):
@@ -216,6 +229,50 @@ def test_certified_training_has_settings_of_its_own(data, tmp_path):
     lingraft.train(Net(), data.take(100), eps=0.01, epochs=1, run=tmp_path / "run", method="ibp")
     settings = Run(tmp_path / "run").summary().training.settings
     assert (settings["optimizer"], settings["lr"], settings["schedule"]) == ("adam", 0.002, "one-cycle")
+
+
+def test_without_a_run_the_same_is_trained_and_nothing_is_kept(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    tempfile.tempdir = None  # read the variable again
+    how = {"eps": EPS, "epochs": 2, "batch": 32}
+    torch.manual_seed(0)
+    net = Net()
+    epochs: list[int] = []
+    alone = lingraft.train(net, data.take(100), **how, on_epoch=lambda history: epochs.append(history.last.epoch))
+    assert epochs == [1, 2]
+    assert list(tmp_path.rglob("*")) == [tmp_path / "temporary"]
+    kept = lingraft.train(net, data.take(100), **how, run="run", on_epoch=())
+    assert all(torch.equal(a, b) for a, b in zip(alone.parameters(), kept.parameters(), strict=True))
+    mask = {site.name: torch.ones(site.shape, dtype=torch.bool) for site in lingraft.sites(net, (1, 8, 8))}
+    tuned = lingraft.train(lingraft.graft(net, mask), data.take(100), **how)
+    assert sum(site.grafted for site in grafted_activations(tuned).values()) == 80
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "temporary"]
+    tempfile.tempdir = None
+
+
+def test_a_run_that_was_stopped_early_is_finished(data, tmp_path):
+    run, calls = Run(tmp_path / "run"), []
+
+    def stop(history):
+        calls.append(history.last.epoch)
+        return True
+
+    first = lingraft.train(Net(), data.take(100), eps=EPS, epochs=3, run=run, on_epoch=[stop])
+    again = lingraft.train(Net(), data.take(100), eps=EPS, epochs=3, run=run, on_epoch=[stop])
+    assert calls == [1]
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert run.summary().training.epochs == 1
+    assert run.summary().training.settings["epochs"] == 3
+
+
+def test_settings_name_what_only_python_can_give(data, tmp_path):
+    lingraft.train(Net(), data.take(100), eps=EPS, epochs=1, run=tmp_path / "run", loss=Squared(), kappa=(1, 0.5))
+    text = (tmp_path / "run" / "settings.yaml").read_text()
+    assert "not in this file: data, model, loss" in text
+    assert yaml.safe_load(text)["kappa"] == "1,0.5"
+    assert yaml.safe_load(text)["eps"] == EPS
 
 
 class Squared:
@@ -271,5 +328,84 @@ def test_options_and_defaults_are_those_of_the_commands(name):
             assert parameter.default == WRITTEN[option]
         elif option in optional and option != "out":  # of the demo a Path
             assert optional[option] == parameter.default, option
-        elif option not in ("folder", "as_json"):
+        elif option not in ("folder", "model", "as_json", "config"):  # --model says with what code RUN is loaded
             assert option in function or (name, option) == ("train", "out"), option
+
+
+def cancer():
+    """Rows of a table, standardized: 30 features of any size, two classes."""
+    rows, labels = load_breast_cancer(return_X_y=True)
+    rows = (rows - rows.mean(0)) / rows.std(0)
+    return (rows[:200], labels[:200]), (rows[300:360], labels[300:360])
+
+
+def table_net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(30, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fat", "mtl-ibp"])
+def test_the_whole_way_of_a_table(tmp_path, method):
+    """Train, score, graft, fine-tune, evaluate, verify, report: a radius and a range for each feature."""
+    train, test = cancer()
+    rows = torch.tensor(train[0])
+    eps = 0.1 * torch.linspace(0, 1, 30)
+    clip = None if method == "fat" else (rows.amin(0) - 9, rows.amax(0) + 9)
+    plain, grafted = tmp_path / "plain", tmp_path / "grafted"
+    model = lingraft.train(
+        table_net(),
+        train,
+        eps=eps,
+        clip=clip,
+        epochs=10,
+        batch=16,
+        lr=0.1 if clip is None else 0.01,
+        method=method,
+        run=plain,
+    )
+    scores = lingraft.score(model, train, eps=eps, clip=clip, score_images=100, bound_images=10, instability="harm")
+    linear = lingraft.graft(model, lingraft.select(scores, 0.5))
+    linear = lingraft.train(
+        linear, train, eps=eps, clip=clip, epochs=1, batch=32, method=method, run=grafted, parent=plain
+    )
+    described = Run(grafted).describe()
+    assert described.eps.tensor.tolist() == eps.double().tolist(), "the run keeps it whole"
+    assert (described.clip is None) == (clip is None)
+    # from now on radius and range are those of the run
+    accuracy = lingraft.evaluate(linear, test, steps=5, restarts=1, run=grafted)
+    assert accuracy.sa > 0.85
+    assert accuracy.ra <= accuracy.sa
+    few = torch.tensor(test[0]).float()
+    found = lingraft.verify(linear, few[:12], test[1][:12], timeout=10, workers=0, run=grafted)
+    assert found.summary.verified > 5
+    assert found.summary.va <= accuracy.sa + 0.2
+    again = lingraft.verify(linear, 20, data=test, eps=eps, clip=clip, timeout=10, workers=0, run=grafted)
+    assert [r.verdict for r in again[:12]] == [r.verdict for r in found]
+    assert len(Run(grafted).verdicts_path.read_text().splitlines()) == 20, "the first 12 were known"
+    other = lingraft.verify(linear, few[:2], test[1][:2], eps=0 * eps + 0.01, workers=0, run=grafted)
+    assert len(Run(grafted).verdicts_path.read_text().splitlines()) == 22, "another tensor is another question"
+    assert len({found.figures["eps"], other.figures["eps"]}) == 2
+    page = lingraft.write_report([plain, grafted], tmp_path / "report.html").read_text()
+    assert found.figures["eps"] in page
+
+
+@pytest.mark.slow
+def test_the_way_of_sequences(tmp_path):
+    """Samples of shape (T, features), in [0, 100]."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(2, (120,), generator=generator)
+    sequences = 30 + 20 * torch.rand(120, 5, 3, generator=generator) + 20 * labels[:, None, None]
+    data = lingraft.ImageSet(sequences, labels, clip=(0, 100))
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(15), nn.Linear(15, 8), nn.ReLU(), nn.Linear(8, 2))
+    model = lingraft.train(net, data, eps=2, epochs=3, batch=16, lr=0.05, method="trades", run=tmp_path / "run")
+    assert lingraft.evaluate(model, data, eps=2, steps=5, restarts=1).ra > 0.8
+    scores = lingraft.score(model, data, eps=2, bound_images=5, score_images=20)
+    assert {name: tuple(values.shape) for name, values in scores.significance.items()} == {"3": (8,)}
+    found = lingraft.verify(model, data.take(6), eps=torch.full((5, 1), 2.0), workers=0)
+    assert found.summary.verified >= 4
+    again = lingraft.verify(model, "0:6", data=data, workers=0, run=tmp_path / "run")
+    assert [r.verdict for r in again] == [r.verdict for r in found]
+    with pytest.raises(LingraftError, match="augment crops and flips images"):
+        lingraft.train(net, data, eps=2, epochs=1, augment=True, run=tmp_path / "other")

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import lingraft
+from lingraft import LingraftError
+from lingraft.checker.format import read
 from lingraft.data import load
 from lingraft.pool.images import verify_each
 from lingraft.pool.place import HERE
@@ -237,3 +240,85 @@ def test_progress_says_what_was_found(results: list[Result]) -> None:
     verified = sum(r.verdict == "verified" for r in results)
     assert f"verified {verified}, " in str(tally)
     assert f"VA so far {verified / 40:.1%}" in str(tally)
+
+
+def sums_net() -> nn.Module:
+    """One output, relu(x₀) + relu(x₁) − relu(x₂): exact for positive features."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1)).eval()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.eye(3))
+        model[0].bias.zero_()
+        model[2].weight.copy_(torch.tensor([[1.0, 1.0, -1.0]]))
+        model[2].bias.zero_()
+    return model
+
+
+def test_every_feature_has_a_radius_and_a_range_of_its_own() -> None:
+    """The output of the sums is known: what is asked for of it is proven exactly up to the corner of the box."""
+    model, image = sums_net(), torch.tensor([[10.0, 5.0, 2.0]])
+    eps = torch.tensor([1.0, 0.0, 0.5])
+    clip = (torch.tensor([9.5, 0.0, 0.0]), torch.tensor([20.0, 20.0, 2.25]))
+    lowest = 9.5 + 5.0 - 2.25  # 10 − 1 is below the range, 2 + 0.5 above it
+
+    def ask(above: float, **region: Any) -> str:
+        constraints = (torch.ones(1, 1), torch.tensor([-above]))
+        return lingraft.verify(model, image, constraints=constraints, workers=0, **region)[0].verdict
+
+    assert ask(lowest - 0.01, eps=eps, clip=clip) == "verified"
+    assert ask(lowest + 0.01, eps=eps, clip=clip) == "falsified"
+    assert ask(10.0 - 1 + 5 - 2.5 - 0.01, eps=eps, clip=None) == "verified"
+    assert ask(10.0 - 1 + 5 - 2.5 + 0.01, eps=eps, clip=None) == "falsified"
+    assert ask(10.0 - 1 + 4 - 3 - 0.01, eps="2/2", clip=(0, 20)) == "verified"
+    assert ask(10.0 - 1 + 4 - 3 + 0.01, eps=1, clip=(0, 20)) == "falsified"
+
+
+def test_every_image_has_a_radius_and_constraints_of_its_own() -> None:
+    """Regression: y − 1 < f(x) < y + 1 in balls of their own, of which the sum of radii says whether it holds."""
+    model = sums_net()
+    images = torch.tensor([[10.0, 5.0, 2.0], [3.0, 3.0, 3.0], [8.0, 1.0, 4.0], [8.0, 1.0, 4.0]])
+    targets = images @ torch.tensor([1.0, 1.0, -1.0])
+    both = torch.tensor([[1.0], [-1.0]])
+    offsets = torch.stack([1 - targets, 1 + targets], 1)
+    eps = torch.tensor([0.3, 0.4, 0.3, 0.4])  # three features: 0.9 and 1.2
+    for constraints in ((both, offsets), (both.expand(4, 2, 1), offsets)):
+        found = lingraft.verify(model, images, eps=eps, clip=None, constraints=constraints, workers=0)
+        assert [r.verdict for r in found] == ["verified", "falsified", "verified", "falsified"]
+    each = torch.full((4, 3), 0.3)
+    each[1, 2] = 0.5
+    found = lingraft.verify(model, images, eps=each, clip=None, constraints=(both, offsets), workers=0)
+    assert [r.verdict for r in found] == ["verified", "falsified", "verified", "verified"]
+
+
+def test_proofs_in_boxes_of_tensors_have_certificates(tmp_path: Path) -> None:
+    """The certificate of a ball with tensors is about the box that they make, exactly."""
+    torch.manual_seed(0)
+    model, images = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).eval(), 5 * torch.randn(3, 4)
+    labels, eps = model(images).argmax(1), torch.tensor([0.01, 0.02, 0.0, 0.1])
+    clip = images.amin(0) - 1, images.amax(0)
+    found = lingraft.verify(
+        model, images, labels, eps=eps, clip=clip, workers=0, certificates=tmp_path / "certificates", check=True
+    )
+    assert [(r.verdict, r.checked) for r in found] == [("verified", True)] * 3
+    boxes = [read(path) for path in sorted((tmp_path / "certificates").glob("*.cert"))]
+    for box, image in zip(boxes, images.double(), strict=True):
+        assert torch.equal(torch.tensor(box.lower), torch.maximum(image - eps, clip[0]))
+        assert torch.equal(torch.tensor(box.upper), torch.minimum(image + eps, clip[1]))
+
+
+def test_images_in_any_form(digits_net: nn.Module, results: list[Result]) -> None:
+    test = load("digits", "test")
+    few = test.take(4)
+    expected = [result.verdict for result in results[:4]]
+    pairs = torch.utils.data.TensorDataset(few.images, few.labels)
+    settings: dict[str, Any] = {"eps": EPS, "timeout": 60, "workers": 0}
+    for images in (few, (few.images, few.labels), pairs, torch.utils.data.DataLoader(pairs, batch_size=3)):
+        assert [r.verdict for r in lingraft.verify(digits_net, images, **settings)] == expected
+    assert [r.verdict for r in lingraft.verify(digits_net, few.images.tolist(), few.labels, **settings)] == expected
+    assert [r.verdict for r in lingraft.verify(digits_net, "1:3", data=test, **settings)] == expected[1:3]
+    everything = lingraft.verify(digits_net, "all", data=few, **settings)
+    assert [r.verdict for r in everything] == expected
+    with pytest.raises(LingraftError, match="are not images"):
+        lingraft.verify(digits_net, "a few", data=few, **settings)
+    fine = (255 * few.images).round().to(torch.uint8)
+    bytes_, floats = (lingraft.verify(digits_net, images, few.labels, **settings) for images in (fine, fine / 255))
+    assert [r.verdict for r in bytes_] == [r.verdict for r in floats]

@@ -4,17 +4,17 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lingraft.attack import find_unbroken
-from lingraft.attack.ball import bounds
+from lingraft.attack import fgsm, find_unbroken
 from lingraft.attack.pgd import default_step
 from lingraft.attack.registry import FUNCTIONS
 from lingraft.attack.search import Watch
+from lingraft.ball import PIXELS, Ball, Radius, Range, eps_name, largest, radius, shown
 from lingraft.data import Batches, ImageSet
 from lingraft.errors import LingraftError
 from lingraft.memory import kept_memory
@@ -22,7 +22,7 @@ from lingraft.names import lookup
 from lingraft.progress import progress
 from lingraft.randomness import derive_generator
 
-#: By how much rounding may take an attacked image out of the ball.
+#: By how much rounding may take an attacked image out of the ball, as a share of its values, or of 1.
 _ROUNDING = 1e-6
 
 
@@ -31,10 +31,11 @@ class Attack:
     """An attack and all that its result depends on beside model and data.
 
     `name` is pgd, fgsm (one step from the image itself) or one that was registered with `lingraft.attack.register`,
-    to which `steps` and `step_size` mean nothing.
+    to which `steps` and `step_size` mean nothing. `eps` is a number, a text such as "2/255", or a tensor with a radius
+    for each feature, or for each image; without a `step_size` steps are 2.5·ε/steps long.
     """
 
-    eps: float
+    eps: Radius
     name: str = "pgd"
     steps: int = 100
     restarts: int = 100
@@ -43,10 +44,7 @@ class Attack:
 
     def __post_init__(self) -> None:
         lookup("attack", self.name, {"pgd": None, **FUNCTIONS})
-        if not 0 <= self.eps <= 1:  # also false for NaN
-            raise LingraftError(
-                f"eps must lie between 0 and 1, not {self.eps}: it is a distance in pixels of [0, 1], e.g. 2/255."
-            )
+        object.__setattr__(self, "eps", radius(self.eps))
         for what, value in (("steps", self.steps), ("restarts", self.restarts)):
             if value < 1:
                 raise LingraftError(f"an attack needs {what} of at least 1, not {value}.")
@@ -55,11 +53,11 @@ class Attack:
         if self.name == "fgsm":
             object.__setattr__(self, "steps", 1)
             object.__setattr__(self, "restarts", 1)
-            object.__setattr__(self, "step_size", self.eps)
+            object.__setattr__(self, "step_size", self.eps if isinstance(self.eps, float) else None)
         elif self.name != "pgd":
             object.__setattr__(self, "steps", 1)
             object.__setattr__(self, "step_size", None)
-        elif self.step_size is None:
+        elif self.step_size is None and isinstance(self.eps, float):
             object.__setattr__(self, "step_size", default_step(self.eps, self.steps))
 
     def __str__(self) -> str:
@@ -78,20 +76,34 @@ class Evaluation:
     #: standard accuracy on the attacked images alone, the most that RA can be
     sa_attacked: float
     seconds: float
+    #: the range of values that the attack stayed in
+    clip: Range = field(default=PIXELS, kw_only=True)
 
     @property
     def name(self) -> str:
-        """Names attack, ε, images, seed and an unusual step size: the same name means that the same was measured."""
+        """Names attack, ε, images, seed, an unusual step size and an unusual range of values.
+
+        The same name means that the same was measured.
+        """
         attack = self.attack
-        usual = attack.name != "pgd" or attack.step_size == default_step(attack.eps, attack.steps)
+        usual = attack.name != "pgd" or attack.step_size == _usual_step(attack)
         step = "" if usual else f" step={attack.step_size:.6g}"
-        return f"{attack} eps={attack.eps:.6g} images={self.images} seed={attack.seed}{step}"
+        clip = "" if self.clip == PIXELS else f" clip={shown(self.clip)}"
+        return f"{attack} eps={attack.eps:.6g} images={self.images} seed={attack.seed}{step}{clip}"
 
     def as_dict(self) -> dict[str, Any]:
         """Flat and JSON-able."""
         own = asdict(self)
         attack = own.pop("attack")
+        attack["eps"] = eps_name(self.attack.eps)
+        own["clip"] = shown(self.clip)
+        if self.clip == PIXELS:
+            del own["clip"]
         return {"attack": attack.pop("name"), **attack, **own}
+
+
+def _usual_step(attack: Attack) -> float | None:
+    return default_step(attack.eps, attack.steps) if isinstance(attack.eps, float) else None
 
 
 @contextmanager
@@ -133,7 +145,7 @@ def robust(
     watch: Watch | None = None,
 ) -> Tensor:
     """Which of the correctly classified images that `candidates` marks withstand `attack`: (N,), bool, on the CPU."""
-    if attack.eps == 0:
+    if largest(attack.eps) == 0:
         return candidates.clone()
     with evaluating(model):
         if attack.name == "pgd":
@@ -164,14 +176,19 @@ def _unbroken(
 ) -> Tensor:
     """What `robust` promises, for an attack that makes one image of another."""
     unbroken = candidates.clone()
+    whole = Ball.around(attack.eps, data.images.shape, data.clip)
     for restart in range(attack.restarts):
         left = unbroken.nonzero().flatten()
         generator = derive_generator(device, attack.seed, attack.name, restart)
         for index in left.split(batch):
             where = index.to(data.images.device)
             images, labels = data.pixels(where).to(device), data.labels[where].to(device)
-            attacked = FUNCTIONS[attack.name](model, images.clone(), labels, attack.eps, generator)
-            _check_inside(attack, images, attacked)
+            ball = whole.at(where)
+            if attack.name == "fgsm":
+                attacked = fgsm(model, images, labels, ball)
+            else:
+                attacked = FUNCTIONS[attack.name](model, images.clone(), labels, ball.reach(images), generator)
+            _check_inside(attack, ball, images, attacked)
             with torch.no_grad():
                 unbroken[index] = (model(attacked).argmax(1) == labels).cpu()
             if watch is not None:
@@ -180,18 +197,18 @@ def _unbroken(
     return unbroken
 
 
-def _check_inside(attack: Attack, images: Tensor, attacked: Tensor) -> None:
+def _check_inside(attack: Attack, ball: Ball, images: Tensor, attacked: Tensor) -> None:
     """A registered attack may be wrong; one that leaves the ball would make a network look weaker than it is."""
     if attacked.shape != images.shape:
         raise LingraftError(
             f"the attack {attack.name!r} makes images of shape {tuple(attacked.shape)} of {tuple(images.shape)}."
         )
-    lower, upper = bounds(images, attack.eps)
-    outside = float(torch.maximum(lower - attacked, attacked - upper).max())
+    lower, upper = ball.bounds(images)
+    outside = float((torch.maximum(lower - attacked, attacked - upper) / images.abs().clamp(min=1)).max())
     if not outside <= _ROUNDING:  # also true for NaN
         raise LingraftError(
-            f"the attack {attack.name!r} leaves the ball of radius {attack.eps:g}, or [0, 1], by {outside:g}."
-            " Clip what it makes."
+            f"the attack {attack.name!r} leaves the ball of radius {attack.eps:g}, or {shown(ball.clip)},"
+            f" by {outside:g}. Clip what it makes."
         )
 
 
@@ -209,6 +226,9 @@ def evaluate(
         raise LingraftError(f"a batch needs at least 1 image, not {batch}.")
     begun = time.perf_counter()
     attacked = data if images is None else data.take(images)
+    ball = Ball.around(attack.eps, data.images.shape, data.clip).at(slice(len(attacked)))
+    # of a radius for each image, those of the attacked ones
+    of_attacked = attack if isinstance(ball.eps, float) else replace(attack, eps=ball.eps)
     right = correct(model, data, batch=batch, device=device)
     candidates = right[: len(attacked)]
     restarts = int(candidates.sum()) * attack.restarts
@@ -217,7 +237,7 @@ def evaluate(
         def watch(ended: int, unbroken: int) -> None:
             advance(ended, f"RA so far {unbroken / len(attacked):.1%}")
 
-        unbroken = robust(model, attacked, candidates, attack, batch=batch, device=device, watch=watch)
+        unbroken = robust(model, attacked, candidates, of_attacked, batch=batch, device=device, watch=watch)
     return Evaluation(
         attack=attack,
         sa=_share(right),
@@ -226,6 +246,7 @@ def evaluate(
         images=len(attacked),
         sa_attacked=_share(candidates),
         seconds=time.perf_counter() - begun,
+        clip=data.clip,
     )
 
 

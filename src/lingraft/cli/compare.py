@@ -13,12 +13,14 @@ from lingraft.cli.completion import offer
 from lingraft.cli.options import (
     Images,
     Json,
+    OwnModel,
     RunData,
     RunEps,
     RunFolder,
     Timeout,
+    ValueRange,
+    given_network,
     next_step,
-    parse_eps,
     parse_images,
     print_json,
 )
@@ -30,15 +32,17 @@ if TYPE_CHECKING:
 
 @app.command()
 def compare(
-    folder: RunFolder,
     against: Annotated[
         str, typer.Option("--against", help="marabou, neuralsat or alpha-beta-crown.", autocompletion=offer("verifier"))
     ],
+    folder: RunFolder = None,
+    model: OwnModel = None,
     tool: Annotated[
         str | None, typer.Option("--tool", help="Its program, or the command that runs it. (default: searched)")
     ] = None,
     images: Images = "20",
     eps: RunEps = None,
+    clip: ValueRange = "data",
     timeout: Timeout = 60.0,
     form: Annotated[
         str | None,
@@ -56,13 +60,15 @@ def compare(
     counterexample, confirmed by onnxruntime, where the other proves that there is none, the instance is saved and the
     exit code is 1.
     """
-    radius, which = None if eps is None else parse_eps(eps), parse_images(images)
+    which = parse_images(images)
+    given = given_network(folder, model)
     compared = lingraft.compare(
-        folder,
+        given.network,
         against,
         tool=tool,
         images=which,
-        eps=radius,
+        eps=eps,
+        clip=clip,
         timeout=timeout,
         form=form,  # type: ignore[arg-type]  # checked there
         data=data,
@@ -71,14 +77,16 @@ def compare(
     if as_json:
         print_json(compared.as_dict())
     else:
-        _print(compared, f"{folder}: ε = {compared.properties.eps:.4g}, {timeout:g} s for each image")
+        _print(compared, f"{given.name}: ε = {compared.properties.eps:.4g}, {timeout:g} s for each image")
     if compared.contradictions:
         count, places = len(compared.contradictions), ", ".join(map(str, compared.contradictions))
         raise LingraftError(
             f"lingraft and {compared.against} contradict each other on {count} of {len(compared.pairs)} instances. One"
             f" of them is wrong; please report it. Files, answers and counterexample: {places}."
         )
-    next_step(f"lingraft compare {folder} --against … --eps … --timeout …   (answers are kept in {compared.folder})")
+    next_step(
+        f"lingraft compare {given.words} --against … --eps … --timeout …   (answers are kept in {compared.folder})"
+    )
 
 
 def _print(compared: "Comparison", title: str) -> None:

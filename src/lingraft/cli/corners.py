@@ -21,7 +21,6 @@ from lingraft.cli.options import (
     Workers,
     gibibytes,
     next_step,
-    parse_eps,
     print_json,
 )
 
@@ -95,7 +94,7 @@ def corners(
         timeout=timeout,
         workers=workers,
         memory=gibibytes(memory),
-        eps=None if eps is None else parse_eps(eps),
+        eps=eps,
         data=data,
         out=out,
         seed=seed,

@@ -11,11 +11,13 @@ from lingraft.cli.completion import offer
 from lingraft.cli.options import (
     Images,
     Json,
+    OwnModel,
     RunData,
     RunEps,
     RunFolder,
+    ValueRange,
+    given_network,
     next_step,
-    parse_eps,
     parse_images,
     print_json,
 )
@@ -23,10 +25,11 @@ from lingraft.cli.options import (
 
 @app.command()
 def export(
-    run: RunFolder,
+    folder: RunFolder = None,
     network: Annotated[
         Path | None, typer.Argument(metavar="[NET.onnx]", help="Where to write the network.", show_default=False)
     ] = None,
+    model: OwnModel = None,
     form: Annotated[
         str,
         typer.Option(
@@ -46,6 +49,7 @@ def export(
     ] = None,
     images: Images = "100",
     eps: RunEps = None,
+    clip: ValueRange = "data",
     data: RunData = None,
     timeout: Annotated[
         float, typer.Option("--timeout", help="Seconds for each property, written to instances.csv.")
@@ -53,14 +57,18 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write the model of a run as ONNX, and robustness properties of it as VNN-LIB, for any other verifier."""
+    if model is not None and network is None and folder is not None and folder.suffix == ".onnx":
+        folder, network = None, folder  # the network is that of --model, and this is where to write it
+    given = given_network(folder, model)
     written = lingraft.export(
-        run,
+        given.network,
         network,
         form=form,  # type: ignore[arg-type]  # checked there
         dynamic_batch=dynamic_batch,
         vnnlib=vnnlib,
         images=parse_images(images),
-        eps=None if eps is None else parse_eps(eps),
+        eps=eps,
+        clip=clip,
         data=data,
         timeout=timeout,
     )
@@ -76,4 +84,4 @@ def export(
         )
         next_step(f"lingraft vnncomp {vnnlib}   (decides all its properties)")
     else:
-        next_step(f"lingraft verify --onnx {network} --vnnlib PROPERTY   (or lingraft.load_onnx in Python)")
+        next_step(f"lingraft verify {network} --data … --eps …   (or lingraft.load_onnx in Python)")

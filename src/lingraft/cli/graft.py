@@ -10,16 +10,22 @@ from rich.table import Table
 import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
+from lingraft.cli.config import Config
 from lingraft.cli.options import (
     Device,
     Json,
+    OwnModel,
+    RunData,
     RunEps,
     RunFolder,
     Seed,
+    TestData,
     Threads,
+    ValueRange,
+    given_network,
     next_step,
-    parse_eps,
     print_json,
+    shown_eps,
 )
 from lingraft.cli.select import Gamma, Ranks, parse_gammas
 
@@ -43,7 +49,8 @@ Unstable = Annotated[
 
 @app.command()
 def graft(
-    folder: RunFolder,
+    folder: RunFolder = None,
+    model: OwnModel = None,
     ratio: Annotated[
         float | None, typer.Option(help="Share of the neurons of the network to graft, in all. (default: 0.5)")
     ] = None,
@@ -106,6 +113,9 @@ def graft(
     freeze_weights: Annotated[bool, typer.Option("--freeze-weights", help="Train slopes and intercepts only.")] = False,
     batch: Annotated[int | None, typer.Option(help="Images a step. (default: as RUN was trained)")] = None,
     eps: RunEps = None,
+    clip: ValueRange = "data",
+    data: RunData = None,
+    test_data: TestData = None,
     images: Annotated[int, typer.Option(help="Test images, the first ones, for the robust accuracy.")] = 1000,
     search_epochs: Annotated[int, typer.Option(help="With auto: epochs of fine-tuning of a candidate.")] = 5,
     search_images: Annotated[int, typer.Option(help="With auto: validation images to verify, the first ones.")] = 50,
@@ -113,6 +123,7 @@ def graft(
     search_workers: Annotated[
         int | None, typer.Option(help="With auto: processes that verify; 0: this process. (default: one for each core)")
     ] = None,
+    config: Config = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the folder to write holds.")] = False,
     threads: Threads = None,
     seed: Seed = 0,
@@ -120,9 +131,12 @@ def graft(
     as_json: Json = False,
 ) -> None:
     """Score, choose, graft, fine-tune and evaluate; run it again to go on after a stop."""
+    given = given_network(folder, model)
     try:
         grafted = lingraft.graft_and_tune(
-            folder,
+            given.network,
+            data,
+            test_data=test_data,
             ratio=ratio,
             method=method,
             min_sa=min_sa,
@@ -146,7 +160,8 @@ def graft(
             finetune_loss=finetune_loss,
             freeze_weights=freeze_weights,
             batch=batch,
-            eps=None if eps is None else parse_eps(eps),
+            eps=eps,
+            clip=clip,
             images=images,
             search_epochs=search_epochs,
             search_images=search_images,
@@ -167,14 +182,15 @@ def graft(
     else:
         console = Console(highlight=False)
         console.print(grafted.plan)
-        console.print(_table(grafted.figures, grafted.run.describe().data))
-    next_step(f"lingraft evaluate {grafted.run.path}")
+        described = grafted.run.describe()
+        console.print(_table(grafted.figures, described.test_data or described.data))
+    next_step(f"lingraft evaluate {grafted.run.path}" + ("" if model is None else f" --model {model}"))
 
 
 def _table(figures: dict[str, Any], data: str | None) -> Table:
     """SA, RA and UNR before and after grafting, side by side."""
     before, after = figures["before"], figures["after"]
-    table = Table("", title=f"{data}, ε = {figures['settings']['eps']:.4g}, test images", title_justify="left")
+    table = Table("", title=f"{data}, ε = {shown_eps(figures['settings']['eps'])}, test images", title_justify="left")
     for column in ("before", "after", "images"):
         table.add_column(column, justify="right")
     for name, key, images in (

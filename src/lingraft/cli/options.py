@@ -1,38 +1,24 @@
 """Options that several commands share, and how they print."""
 
 import json
-import math
-from fractions import Fraction
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import lingraft
 from lingraft.cli.completion import offer
 from lingraft.errors import LingraftError
+from lingraft.names import parse_images as parse_images
+
+if TYPE_CHECKING:
+    from lingraft.runs import Run
 
 
-def parse_eps(text: str) -> float:
-    """A perturbation radius in pixels of [0, 1]: `0.1` or a fraction such as `2/255`."""
-    try:
-        eps = float(Fraction(text)) if "/" in text else float(text)
-    except (ValueError, ZeroDivisionError) as error:
-        raise LingraftError(f"--eps {text!r} is not a number. Write it like 0.1 or 2/255.") from error
-    if not (math.isfinite(eps) and 0 <= eps <= 1):
-        raise LingraftError(f"--eps {text} must lie between 0 and 1: it is a distance in pixels of [0, 1], e.g. 2/255.")
-    return eps
-
-
-def parse_images(text: str) -> slice:
-    """Which images of a data set: a number n for the first n, a range `3:100` or `5:`, or `all`."""
-    if text == "all":
-        return slice(None)
-    parts = [part.strip() for part in text.split(":")]
-    if len(parts) > 2 or not all(part.isdecimal() or (len(parts) == 2 and not part) for part in parts):
-        raise LingraftError(f"--images {text!r} are not images. Write 100 (the first ones), a range 0:100, or all.")
-    if len(parts) == 1:
-        return slice(int(parts[0]))
-    return slice(int(parts[0] or 0), int(parts[1]) if parts[1] else None)
+def shown_eps(eps: float | str) -> str:
+    """ε in a title; a tensor has a name."""
+    return eps if isinstance(eps, str) else f"{eps:.4g}"
 
 
 def gibibytes(count: float | None) -> float | None:
@@ -40,14 +26,38 @@ def gibibytes(count: float | None) -> float | None:
     return None if count is None else count * 1024**3
 
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by lingraft.")]
+RunFolder = Annotated[
+    Path | None,
+    typer.Argument(metavar="[RUN]", help="A run folder made by lingraft, or an ONNX file.", show_default=False),
+]
+OwnModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="FILE.py:NAME",
+        help="A network of your own: the code that makes it. With RUN: the code of the network that it holds.",
+    ),
+]
 RunEps = Annotated[
     str | None,
-    typer.Option("--eps", help="Radius of the ball in pixels of [0, 1], e.g. 2/255. (default: that of the run)"),
+    typer.Option(
+        "--eps", help="Radius of the ball in the values of the data, e.g. 0.1 or 2/255. (default: that of the run)"
+    ),
+]
+ValueRange = Annotated[
+    str,
+    typer.Option(
+        "--clip",
+        help="Range of the values: LOW,HIGH, or none for no limits; data: what the data say, else the run, else 0,1.",
+    ),
 ]
 RunData = Annotated[
     str | None,
-    typer.Option("--data", help="Data set. (default: that of the run)", autocompletion=offer("data")),
+    typer.Option("--data", help="Data set, or FILE.npz. (default: that of the run)", autocompletion=offer("data")),
+]
+TestData = Annotated[
+    str | None,
+    typer.Option("--test-data", help="Data set or FILE.npz with the test images. (default: those of --data)"),
 ]
 Images = Annotated[str, typer.Option("--images", help="Test images: a number (the first ones), a range 0:100, or all.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds for each image.")]
@@ -68,6 +78,31 @@ Device = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
+
+
+@dataclass(frozen=True)
+class Given:
+    """The network that a command is given: its name, the words that named it, and what functions of lingraft take."""
+
+    name: str
+    words: str
+    network: Any
+    #: the run that it is in; None: it is an ONNX file, or made by code, and nothing is kept
+    run: "Run | None"
+
+
+def given_network(folder: Path | None, model: str | None) -> Given:
+    """What RUN and --model name."""
+    if folder is None and model is None:
+        raise LingraftError("there is no network. Give a run folder, an ONNX file, or --model FILE.py:NAME.")
+    if folder is None:
+        return Given(str(model), f"--model {model}", model, None)
+    if folder.name.endswith((".onnx", ".onnx.gz")):
+        if model is not None:
+            raise LingraftError(f"{folder} and --model {model} are two networks. Give one of them.")
+        return Given(str(folder), str(folder), folder, None)
+    run = lingraft.Run(folder, model)
+    return Given(str(folder), str(folder) if model is None else f"{folder} --model {model}", run, run)
 
 
 def print_json(content: Any) -> None:

@@ -11,12 +11,26 @@ import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
 from lingraft.cli.graft import Bounds, Unstable
-from lingraft.cli.options import Device, Json, RunEps, RunFolder, Seed, next_step, parse_eps, print_json
+from lingraft.cli.options import (
+    Device,
+    Json,
+    OwnModel,
+    RunData,
+    RunEps,
+    RunFolder,
+    Seed,
+    ValueRange,
+    given_network,
+    next_step,
+    print_json,
+    shown_eps,
+)
 
 
 @app.command()
 def score(
-    folder: RunFolder,
+    folder: RunFolder = None,
+    model: OwnModel = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -36,14 +50,19 @@ def score(
     score_images: Annotated[int, typer.Option(help="Training images, the first ones, for the significance.")] = 1000,
     bound_images: Annotated[int, typer.Option(help="Training images, the first ones, for the instability.")] = 100,
     eps: RunEps = None,
+    clip: ValueRange = "data",
+    data: RunData = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Score every neuron of a run: how much it stands in the way of a proof, and how much it matters."""
+    given = given_network(folder, model)
     scores = lingraft.score(
-        folder,
-        eps=None if eps is None else parse_eps(eps),
+        given.network,
+        data,
+        eps=eps,
+        clip=clip,
         significance=significance,
         ratio=ratio,
         instability=instability,
@@ -66,10 +85,10 @@ def score(
         for name, values in (scores.instability or {}).items()
     ]
     if as_json:
-        path = out or lingraft.Run(folder).own_scores_path
-        print_json({"scores": str(path), "facts": dict(facts), "sites": rows})
+        path = given.run.own_scores_path if given.run is not None and out is None else out
+        print_json({"scores": None if path is None else str(path), "facts": dict(facts), "sites": rows})
         return
-    title = f"{instability} on {facts['bound_images']:,} training images, ε = {facts['eps']:.4g}, {bounds}"
+    title = f"{instability} on {facts['bound_images']:,} training images, ε = {shown_eps(facts['eps'])}, {bounds}"
     table = Table("site", title=title, title_justify="left")
     for column in ("neurons", "mean u", "mean r_u", "mean r_s"):
         table.add_column(column, justify="right")
@@ -82,4 +101,9 @@ def score(
             f"{row['mean_significance_rank']:.2f}",
         )
     Console().print(table)
-    next_step(f"lingraft select {folder} --ratio 0.5")
+    if given.run is not None:
+        next_step(f"lingraft select {given.words} --ratio 0.5" + ("" if out is None else f" --scores {out}"))
+    elif out is None:
+        next_step("the same with -o scores.npz keeps them")
+    else:
+        next_step(f"lingraft select {given.words} --scores {out} --ratio 0.5 -o mask.safetensors")

@@ -10,8 +10,9 @@ from rich.console import Console
 import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
-from lingraft.cli.options import Json, RunFolder, next_step, print_json
+from lingraft.cli.options import Json, OwnModel, RunFolder, given_network, next_step, print_json
 from lingraft.errors import LingraftError
+from lingraft.names import short_name
 
 Gamma = Annotated[
     str, typer.Option(help="γ of γ·r_u − r_s: one number, stages such as 2,1.5,1,0, or inf for r_u alone.")
@@ -38,7 +39,8 @@ def parse_gammas(text: str) -> tuple[float, ...]:
 
 @app.command()
 def select(
-    folder: RunFolder,
+    folder: RunFolder = None,
+    model: OwnModel = None,
     ratio: Annotated[float, typer.Option(help="Share of the neurons of the network to graft, in all.")] = 0.5,
     gamma: Gamma = "2,1.5,1,0",
     ranks: Ranks = "network",
@@ -51,12 +53,18 @@ def select(
     as_json: Json = False,
 ) -> None:
     """Choose the neurons to graft from scores, and show where they are."""
-    run = lingraft.Run(folder)
-    mask = lingraft.select(scores or run, ratio, gamma=parse_gammas(gamma), ranks=ranks, run=run, out=out)
-    planned = lingraft.plan(run, mask)
-    path = out or run.mask_path
+    given = given_network(folder, model)
+    if given.run is None and scores is None:
+        raise LingraftError(f"{given.name} is in no run that has scores. Give the file of them: --scores FILE.")
+    mask = lingraft.select(
+        scores or given.network, ratio, gamma=parse_gammas(gamma), ranks=ranks, run=given.network, out=out
+    )
+    planned = lingraft.plan(given.network, mask)
+    path = given.run.mask_path if given.run is not None and out is None else out
     if as_json:
         print_json({"mask": str(path), **planned.as_dict()})
         return
     Console().print(planned)
-    next_step(f"lingraft graft {run.path} --mask {path} -o {run.path}-grafted")
+    beside = Path("runs") / short_name(given.name) if given.run is None else given.run.path
+    data = " --data … --eps …" if given.run is None else ""
+    next_step(f"lingraft graft {given.words} --mask {path}{data} -o {beside}-grafted")

@@ -9,15 +9,27 @@ from rich.table import Table
 
 import lingraft
 from lingraft.cli import app
-from lingraft.cli.options import Json, RunFolder, next_step, print_json
+from lingraft.cli.options import Given, Json, OwnModel, RunData, RunFolder, given_network, next_step, print_json
 from lingraft.report.table import Row, show_eps
 from lingraft.report.table import show as cell
 
 
 @app.command()
-def show(folder: RunFolder, as_json: Json = False) -> None:
-    """Print what a run folder holds: the model, how it was made, everything measured of it. Measures nothing."""
-    held = lingraft.show_run(folder)
+def show(
+    folder: RunFolder = None,
+    model: OwnModel = None,
+    data: RunData = None,
+    as_json: Json = False,
+) -> None:
+    """Print what a run folder holds: the model, how it was made, everything measured of it. Measures nothing.
+
+    Of a network that is in no run: what it takes and gives, and what could be grafted; of code with the --data for it.
+    """
+    given = given_network(folder, model)
+    if given.run is None:
+        _show_network(given, data, as_json)
+        return
+    held = lingraft.show_run(given.run)
     if as_json:
         print_json(held)
         return
@@ -35,12 +47,30 @@ def show(folder: RunFolder, as_json: Json = False) -> None:
     next_step(f"lingraft report {held['run']} -o report.html   (figures, and every image with its verdict)")
 
 
+def _show_network(given: Given, data: str | None, as_json: bool) -> None:
+    found = lingraft.show_network(given.network, data)
+    if as_json:
+        print_json(found)
+        return
+    shape = "×".join(map(str, found["input"]))
+    title = f"{given.name}: {shape}, {found['classes']} classes, {found['parameters']:,} parameters"
+    table = Table("site", "activation", "shape", title=title, title_justify="left")
+    table.add_column("neurons", justify="right")
+    for site in found["sites"]:
+        neurons = math.prod(site["shape"])
+        table.add_row(site["name"], site["activation"], "×".join(map(str, site["shape"])), f"{neurons:,}")
+    Console(highlight=False, soft_wrap=True).print(table)
+    next_step(f"lingraft verify {given.words} --data {data or '…'} --eps …")
+
+
 def _facts(model: dict[str, Any]) -> dict[str, str]:
+    eps, origin = model["eps"], model["origin"]
     facts = {
-        "model": model["architecture"] or "a module of your own",
+        "model": model["architecture"] or (origin and origin["place"]) or "a module of your own",
         "input": "×".join(map(str, model["input_shape"])) + f", {model['classes']} classes",
         "data": model["data"],
-        "ε": None if model["eps"] is None else show_eps(model["eps"]),
+        "test data": model["test_data"],
+        "ε": "one for each feature" if isinstance(eps, list) else eps if eps is None else show_eps(eps),
         "seed": model["seed"],
         "parent": model["parent"],
         "made with": ", ".join(f"{name} {version}" for name, version in model["versions"].items()) or None,

@@ -9,31 +9,43 @@ from rich.console import Console
 import lingraft
 from lingraft.cli import app
 from lingraft.cli.completion import offer
+from lingraft.cli.config import Config
 from lingraft.cli.following import is_follower
-from lingraft.cli.options import Device, Json, Seed, Threads, next_step, parse_eps, print_json
+from lingraft.cli.options import Device, Json, Seed, TestData, Threads, ValueRange, next_step, print_json
 from lingraft.errors import LingraftError
+from lingraft.names import short_name
 from lingraft.progress import console
 
 if TYPE_CHECKING:
-    from lingraft.training import Epoch
+    from lingraft.training import History
 
 
 @app.command()
 def train(
     data: Annotated[
-        str, typer.Option("--data", help="Data set: digits, mnist, svhn or cifar10.", autocompletion=offer("data"))
+        str,
+        typer.Option(
+            "--data", help="Data set: digits, mnist, svhn, cifar10, or a file FILE.npz.", autocompletion=offer("data")
+        ),
     ],
     model: Annotated[
         str,
-        typer.Option("--model", help="Network of the zoo; `lingraft zoo` lists them.", autocompletion=offer("model")),
+        typer.Option(
+            "--model",
+            help="Network of the zoo (`lingraft zoo` lists them), or of your own: FILE.py:NAME, the code that makes it,"
+            " or an ONNX file.",
+            autocompletion=offer("model"),
+        ),
     ],
+    test_data: TestData = None,
     eps: Annotated[
         str | None,
         typer.Option(
             "--eps",
-            help="Radius to be robust in, in pixels of [0, 1]; 0: standard training. (default: the paper's)",
+            help="Radius to be robust in, in the values of the data; 0: standard training. (default: of the data)",
         ),
     ] = None,
+    clip: ValueRange = "data",
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Run folder to write. (default: runs/DATA-MODEL)")
     ] = None,
@@ -68,7 +80,7 @@ def train(
     momentum: Annotated[float, typer.Option(help="Momentum of SGD.")] = 0.9,
     weight_decay: Annotated[float | None, typer.Option(help="Weight decay. (default: 5e-4; certified: 0)")] = None,
     optimizer: Annotated[str | None, typer.Option(help="sgd or adam. (default: sgd; certified: adam)")] = None,
-    clip: Annotated[
+    gradient_clip: Annotated[
         float | None, typer.Option(help="Shorten longer gradients to this length. (default: no; certified: 10)")
     ] = None,
     initialization: Annotated[
@@ -98,27 +110,29 @@ def train(
     validation_images: Annotated[
         int | None, typer.Option(help="Images for the robust accuracy after each epoch. (default: of the preset)")
     ] = None,
+    config: Config = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the run folder holds.")] = False,
     threads: Threads = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Train a network of the zoo to be robust; run it again to go on after a stop."""
-    run = lingraft.Run(out or Path("runs") / f"{data}-{model}")
+    """Train a network to be robust; run it again to go on after a stop."""
+    run = lingraft.Run(out or Path("runs") / f"{short_name(data)}-{short_name(model)}")
     done_now = 0
 
-    def report(epoch: "Epoch") -> None:
+    def count(history: "History") -> None:
         nonlocal done_now
         done_now += 1
-        if not console.is_terminal:
-            console.print(str(epoch), highlight=False, soft_wrap=True)
+        console.print(str(history.last), highlight=False, soft_wrap=True)
 
     try:
         lingraft.train(
             model,
             data,
-            eps=None if eps is None else parse_eps(eps),
+            test_data=test_data,
+            eps=eps,
+            clip=clip,
             run=run,
             preset=preset,
             epochs=epochs,
@@ -130,7 +144,7 @@ def train(
             momentum=momentum,
             weight_decay=weight_decay,
             optimizer=optimizer,
-            clip=clip,
+            gradient_clip=gradient_clip,
             initialization=initialization,
             grad_align=grad_align,
             attack_steps=attack_steps,
@@ -145,7 +159,7 @@ def train(
             device=device,
             threads=threads,
             restart=restart,
-            report=report,
+            on_epoch=count,
         )
     except KeyboardInterrupt:
         next_step("the same command goes on after the last whole epoch")
@@ -170,7 +184,9 @@ def train(
             + " on validation images",
             soft_wrap=True,
         )
-    next_step(f"lingraft evaluate {run.path}")
+    own = f" --model {model}" if run.describe().needs_code else ""
+    tests = "" if test_data is not None or lingraft.data.spec_of(data).divided else " --data TEST.npz"
+    next_step(f"lingraft evaluate {run.path}{own}{tests}")
 
 
 def _parse_milestones(text: str | None) -> tuple[int, ...] | None:

@@ -15,15 +15,19 @@ from lingraft.cli.options import (
     Device,
     Json,
     Memory,
+    OwnModel,
     RunData,
     RunEps,
+    RunFolder,
     Seed,
+    ValueRange,
     Workers,
     gibibytes,
+    given_network,
     next_step,
-    parse_eps,
     parse_images,
     print_json,
+    shown_eps,
 )
 from lingraft.cli.ray_option import RayAddress, RayCommand
 from lingraft.errors import LingraftError
@@ -32,24 +36,25 @@ from lingraft.printable import printable
 if TYPE_CHECKING:
     from lingraft.work.certify import Tally
     from lingraft.work.properties import PropertyVerdict
-    from lingraft.work.verify import Verification
+    from lingraft.work.results import Results
 
 
 @app.command(cls=RayCommand)
 def verify(
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="[RUN]", help="A run folder made by lingraft.", show_default=False)
-    ] = None,
+    folder: RunFolder = None,
+    model: OwnModel = None,
     onnx: Annotated[
-        Path | None, typer.Option("--onnx", metavar="FILE", help="Instead of a run: a network in ONNX, …")
+        Path | None,
+        typer.Option("--onnx", metavar="FILE", help="Instead of a run: a network in ONNX, and --data or …"),
     ] = None,
     vnnlib: Annotated[
-        Path | None, typer.Option("--vnnlib", metavar="FILE", help="… and a property of it in VNN-LIB; may be gz.")
+        Path | None, typer.Option("--vnnlib", metavar="FILE", help="… a property of it in VNN-LIB; may be gz.")
     ] = None,
     images: Annotated[
         str | None, typer.Option(help="Test images: a number (the first ones), a range 0:100, or all. (default: 1000)")
     ] = None,
     eps: RunEps = None,
+    clip: ValueRange = "data",
     timeout: Annotated[float, typer.Option(help="Seconds for each image, or for the property.")] = 300.0,
     workers: Workers = None,
     memory: Memory = None,
@@ -63,23 +68,30 @@ def verify(
     ] = False,
     ray: RayAddress = None,
     seed: Seed = 0,
-    device: Device = "cpu",
+    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Prove, for each test image, that no change within ε alters the label, or find one that does.
 
     Verdicts are kept in RUN/verdicts.jsonl after each image; run it again to go on after a stop.
 
+    A network that is in no run needs --data and --eps, and its verdicts are not kept; see `lingraft save`.
+
     With --onnx and --vnnlib it decides that property and prints the answer of VNN-COMP: unsat (exit code 0), sat with
     the counterexample (10), unknown (11) or timeout (12).
     """
     started = time.monotonic()
-    if onnx is not None or vnnlib is not None:
-        of_run = {"RUN": folder, "--images": images, "--eps": eps, "--data": data, "--workers": workers, "--ray": ray}
-        given = [name for name, value in of_run.items() if value is not None]
-        if onnx is None or vnnlib is None or given:
-            extra = f", without {', '.join(given)}" if given else ""
-            raise LingraftError(f"give --onnx and --vnnlib together{extra}, or a run folder instead of them.")
+    if onnx is not None and (folder is not None or model is not None) and vnnlib is None:
+        raise LingraftError(f"--onnx {onnx} is a network, and another one is given beside it. Give one of them.")
+    if vnnlib is not None:
+        of_run = {
+            "RUN": folder, "--model": model, "--images": images, "--eps": eps, "--data": data, "--workers": workers,
+            "--ray": ray,
+        }  # fmt: skip
+        extra = [name for name, value in of_run.items() if value is not None]
+        if onnx is None or extra:
+            without = f", without {', '.join(extra)}" if extra else ""
+            raise LingraftError(f"give --onnx and --vnnlib together{without}, or a run folder instead of them.")
         decided = lingraft.verify_property(
             onnx, vnnlib, timeout=timeout, memory=gibibytes(memory), double=double, certificates=certificates,
             check=check, seed=seed, device=device, progress=True, started=started,
@@ -91,18 +103,26 @@ def verify(
         if decided.answer.word == "timeout":
             next_step(f"the same with --timeout {2 * timeout:g}")
         raise typer.Exit(decided.exit_code)
-    if folder is None:
-        raise LingraftError("nothing to verify. Give a run folder, or --onnx FILE and --vnnlib FILE.")
+    if folder is None and model is None and onnx is None:
+        raise LingraftError(
+            "nothing to verify. Give a run folder, an ONNX file or --model FILE.py:NAME with --data and --eps, or"
+            " --onnx FILE and --vnnlib FILE."
+        )
+    given = given_network(folder or onnx, model)
+    if given.run is None and data is None:
+        raise LingraftError(
+            f"{given.name} is in no run that names images. Give --data, a data set or FILE.npz, or --vnnlib."
+        )
     which = None if images is None else int(images) if images.isdecimal() else parse_images(images)
     found = lingraft.verify(
-        folder, which, data=data, eps=None if eps is None else parse_eps(eps), timeout=timeout, workers=workers,
+        given.network, which, data=data, eps=eps, clip=clip, timeout=timeout, workers=workers,
         memory=gibibytes(memory), double=double, certificates=certificates, check=check, ray=ray, seed=seed,
         device=device, progress=True,
     )  # fmt: skip
     if as_json:
-        print_json({"run": str(folder), **found.figures})
+        print_json({"run": given.name, **found.figures})
     else:
-        _print(folder, found)
+        _print(given.name, found)
         if found.certificates is not None:
             _print_certified(found.certificates, found.summary.verified, check)
     if found.certificates is not None and found.certificates.rejected:
@@ -110,9 +130,15 @@ def verify(
     if found.certified is not None and not check:
         next_step(f"lingraft check {found.certified} --model {found.certified / 'model.onnx'}")
     elif found.summary.unknown:
-        next_step(f"lingraft verify {folder} --timeout {2 * timeout:g}   (does only the unknown ones again)")
-    elif found.run is not None and found.run.describe().grafted is None:
-        next_step(f"lingraft graft {folder} --ratio 0.5   (fewer unstable neurons, more images verified)")
+        kept = "" if found.run is None else "   (does only the unknown ones again)"
+        next_step(f"the same with --timeout {2 * timeout:g}{kept}")
+    elif found.run is None:
+        said = (
+            f" --data {data}" + ("" if eps is None else f" --eps {eps}") + ("" if clip == "data" else f" --clip {clip}")
+        )
+        next_step(f"lingraft save {given.words}{said}   (a run, to graft it and for reports)")
+    elif found.run.describe().grafted is None:
+        next_step(f"lingraft graft {given.words} --ratio 0.5   (fewer unstable neurons, more images verified)")
 
 
 def _print_answer(decided: "PropertyVerdict", check: bool) -> None:
@@ -128,9 +154,9 @@ def _print_answer(decided: "PropertyVerdict", check: bool) -> None:
             typer.echo(printable(f"{name}: {reason}"), err=True)
 
 
-def _print(folder: Path, found: "Verification") -> None:
+def _print(name: str, found: "Results") -> None:
     summary, about = found.summary, found.figures
-    title = f"{folder}: {about['data']}, ε = {about['eps']:.4g}, {about['timeout']:g} s for each image"
+    title = f"{name}: {about['data']}, ε = {shown_eps(about['eps'])}, {about['timeout']:g} s for each image"
     table = Table("", "images", "share", title=title, title_justify="left")
     table.columns[1].justify = table.columns[2].justify = "right"
     for name, count, share in [
@@ -148,6 +174,8 @@ def _print(folder: Path, found: "Verification") -> None:
     if summary.time is not None:
         what = f"{summary.time_images:,} images neither misclassified nor attacked"
         lines["time"] = f"{summary.time:.2f} s (mean of {what})"
+    if found.certificates is None and summary.proofs_said is not None:
+        lines["proofs, from before"] = summary.proofs_said
     lines["VA by time limit"] = ", ".join(f"{limit:g} s {va:.1%}" for limit, va in summary.curve)
     for name, text in lines.items():
         if text:

@@ -4,7 +4,8 @@ from lingraft.data.batches import Batches
 from lingraft.data.fetch import fetch
 from lingraft.data.images import ImageSet
 from lingraft.data.inventory import Holding, inventory
-from lingraft.data.load import SPLITS, load, register
+from lingraft.data.load import SPLITS, is_known, load, register, spec_of
+from lingraft.data.npz import is_file
 from lingraft.data.places import data_root
 from lingraft.data.specs import DATASETS, DataSpec
 
@@ -18,6 +19,9 @@ __all__ = [
     "data_root",
     "fetch",
     "inventory",
+    "is_file",
+    "is_known",
     "load",
     "register",
+    "spec_of",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from lingraft.ball import PIXELS
 from lingraft.data.augment import PADDING, crop_and_flip
 from lingraft.data.images import ImageSet, to_pixels
 from lingraft.errors import LingraftError
@@ -18,7 +19,7 @@ _AHEAD = 2048
 class Batches:
     """The batches of an image set; each pass over it is one epoch, and the last batch may be smaller.
 
-    Yields (pixels, labels): float32 in [0, 1] of shape (B, C, H, W), and int64 of shape (B,), both on `device`.
+    Yields (pixels, labels): float32 of shape (B, *shape), and int64 of shape (B,), both on `device`.
     With `shuffle` every pass has a new order; with `augment` new crops (padding 4) and horizontal flips. Everything
     random of a pass is drawn from `generator` (default: torch's own) when the pass begins, so the same state of the
     generator gives the same pass, whatever else uses the generator in between.
@@ -36,6 +37,8 @@ class Batches:
     ):
         if size < 1:
             raise LingraftError(f"a batch needs at least 1 image, not {size}.")
+        if augment and (data.images.ndim != 4 or data.clip not in (PIXELS, None)):
+            raise LingraftError("augment crops and flips images (N, C, H, W) with values in [0, 1]. Leave it out.")
         self.size = size
         self.shuffle = shuffle
         self.augment = augment

@@ -1,12 +1,13 @@
-"""Images with their labels, whatever they come from."""
+"""Images, or samples of any other kind, with their labels, whatever they come from."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lingraft.ball import GIVEN, PIXELS, Clip, Range, require_inside, value_range
 from lingraft.errors import LingraftError
 
 
@@ -14,17 +15,24 @@ from lingraft.errors import LingraftError
 class ImageSet:
     """Images and labels: a data set read by `lingraft.data.load`, or tensors of your own.
 
-    images: (N, C, H, W), uint8 in 0 … 255 or float32 in [0, 1]; labels: (N,), int64, from 0. N is at least 1.
+    images: (N, *shape), e.g. (N, C, H, W), rows of a table (N, features) or sequences (N, T, features); uint8 in
+    0 … 255, which means [0, 1], or float32 in the range `clip`. labels: (N,), int64, from 0. N is at least 1.
+
+    `clip` is the lowest and the highest value that a sample can have, which no attack and no region leaves: two
+    numbers, tensors that broadcast to the shape of one sample (a range for each feature), or None for no limits.
     """
 
     images: Tensor
     labels: Tensor
+    clip: Range = PIXELS
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
-        if images.ndim != 4 or images.numel() == 0:
+        object.__setattr__(self, "clip", value_range(self.clip))
+        if images.ndim < 2 or images.numel() == 0:
             raise LingraftError(
-                f"images must have the shape (number, channels, height, width), none of them 0, not {_shape(images)}."
+                "images must have the shape (number, channels, height, width), tables (number, features), none of them"
+                f" 0, not {_shape(images)}."
             )
         if labels.shape != images.shape[:1]:
             one_hot = labels.ndim == 2 and labels.shape[1] > 1
@@ -33,7 +41,13 @@ class ImageSet:
                 + (" One-hot labels become indices with labels.argmax(1)." if one_hot else "")
             )
         if images.dtype not in (torch.uint8, torch.float32):
-            raise LingraftError(f"images must be uint8 in 0 … 255 or float32 in [0, 1], not {images.dtype}.")
+            raise LingraftError(
+                f"images must be uint8 in 0 … 255 or float32 in [0, 1], not {images.dtype}. Use images.float()."
+            )
+        if images.dtype == torch.uint8 and self.clip not in (PIXELS, None):
+            raise LingraftError(
+                "uint8 images mean values in [0, 1], their 255th parts. Leave out clip, or give images.float()."
+            )
         if labels.dtype != torch.int64:
             raise LingraftError(f"labels must be int64 class indices, not {labels.dtype}. Use labels.long().")
         if labels.device != images.device:
@@ -41,35 +55,31 @@ class ImageSet:
                 f"images are on {images.device} but labels on {labels.device}. Put them on the same device."
             )
         if images.dtype == torch.float32:
-            low, high = (value.item() for value in torch.aminmax(images))
-            if not (low >= 0 and high <= 1):  # also false for NaN
-                if low >= 0 and 2 < high <= 255:
-                    raise LingraftError(
-                        f"float images must lie in [0, 1], but these reach from {low:g} to {high:g}. Divide them by the"
-                        " highest value that a pixel can have (bytes: 255)."
-                    )
-                raise LingraftError(
-                    f"float images must lie in [0, 1], but these reach from {low:g} to {high:g}. Normalize in the first"
-                    " layer of the model (lingraft.model.zoo.Normalize), not in the data: ε is a distance in pixels."
-                )
+            require_inside(images, self.clip, "float images")
         if (lowest := int(labels.min())) < 0:
             raise LingraftError(f"labels are class indices from 0, but one of them is {lowest}.")
 
     @classmethod
-    def of(cls, source: Any, count: int | None = None) -> "ImageSet":
+    def of(cls, source: Any, count: int | None = None, clip: Clip = GIVEN) -> "ImageSet":
         """The images of whatever holds pairs of images and labels; with `count`, only its first ones.
 
         `source` is an ImageSet, a pair (images, labels) of tensors or arrays, a DataLoader or another iterable of such
         batches, or a Dataset of single pairs. It is read once, into memory. Floats become float32, labels int64.
+        `clip` is the range of its values; by default that of an ImageSet, of anything else [0, 1].
         """
         if isinstance(source, cls):
-            return source.take(slice(count))
+            return source.take(slice(count)).within(clip)
         if isinstance(source, tuple | list) and len(source) == 2 and hasattr(source[0], "shape"):
             images, labels = map(_tensor, source)
         else:
             images, labels = _collected(source, count)
         images = images if images.dtype == torch.uint8 else images.float()
-        return cls(images, _whole(labels)).take(slice(count))
+        return cls(images, _whole(labels), PIXELS if _is_given(clip) else value_range(clip)).take(slice(count))
+
+    def __repr__(self) -> str:
+        kind = str(self.images.dtype).removeprefix("torch.")
+        classes = len(self.labels.unique())
+        return f"ImageSet({len(self):,} images of shape {tuple(self.images.shape[1:])}, {kind}, {classes} classes)"
 
     def __len__(self) -> int:
         return len(self.images)
@@ -82,15 +92,19 @@ class ImageSet:
             which = slice(which)
         elif not range(len(self))[which]:
             raise LingraftError(f"the slice {which.start}:{which.stop} holds none of the {len(self)} images.")
-        return ImageSet(self.images[which], self.labels[which])
+        return ImageSet(self.images[which], self.labels[which], self.clip)
+
+    def within(self, clip: Clip) -> "ImageSet":
+        """The same images with another range of values; "data" leaves it as it is."""
+        return self if _is_given(clip) else replace(self, clip=value_range(clip))
 
     def pixels(self, index: slice | Tensor = slice(None)) -> Tensor:
-        """A copy of the images at `index` as float32 in [0, 1], of shape (n, C, H, W)."""
+        """A copy of the images at `index` as float32, uint8 ones in [0, 1], of shape (n, *shape)."""
         return to_pixels(self.images[index])
 
 
 def to_pixels(images: Tensor) -> Tensor:
-    """A copy as float32 in [0, 1]; uint8 is divided by 255. A copy, so that no attack in place can spoil the data."""
+    """A copy as float32; uint8 is divided by 255. A copy, so that no attack in place can spoil the data."""
     if images.dtype == torch.float32:
         return images.clone()
     pixels = torch.empty_like(images, dtype=torch.float32)
@@ -132,6 +146,10 @@ def _tensor(values: Any) -> Tensor:
             f"images and labels must be tensors, arrays or numbers, not {type(values).__name__} ({error})."
             " Convert them in the data set."
         ) from error
+
+
+def _is_given(clip: Clip) -> bool:
+    return isinstance(clip, str) and clip == GIVEN
 
 
 def _whole(labels: Tensor) -> Tensor:

@@ -6,8 +6,10 @@ is a call of `register`. All else asks `DATASETS`: commands, their errors, `ling
 
 from pathlib import Path
 
+from lingraft.ball import GIVEN, PIXELS, Clip
 from lingraft.data import cifar10, digits, mnist, svhn
 from lingraft.data.images import ImageSet
+from lingraft.data.npz import is_file, spec_of_file
 from lingraft.data.places import data_root
 from lingraft.data.specs import DATASETS, DataSpec
 from lingraft.errors import LingraftError
@@ -44,19 +46,40 @@ def register(spec: DataSpec) -> DataSpec:
     return spec
 
 
-def load(name: str, split: str, folder: Path | None = None) -> ImageSet:
+def spec_of(name: str) -> DataSpec:
+    """The data set of this name, or that of a file, `mine.npz`."""
+    return spec_of_file(name) if is_file(name) else lookup("data set", name, DATASETS)
+
+
+def is_known(name: str | None) -> bool:
+    """Whether a data set of this name can be loaded, if its files are there."""
+    return name in DATASETS or is_file(name)
+
+
+def load(name: str, split: str, folder: Path | None = None, clip: Clip = GIVEN) -> ImageSet:
     """The `train`, `validation` or `test` images of a data set, read from `folder` (default: `data_root()`).
+
+    A file of your own is a data set by its path, e.g. `mine.npz`; see `lingraft.data.npz` for what is in it. `clip` is
+    the range of values, see `ImageSet` (default: what the data say, else [0, 1]).
 
     Validation images are the last ones of the published training file: 6,000 of MNIST (leaving 54,000 for training),
     5,000 of CIFAR-10 (45,000), 5,000 of SVHN (the rest of what is there). The split of digits: see `digits.read`.
     """
-    spec = lookup("data set", name, DATASETS)
+    spec = spec_of(name)
     if split not in SPLITS:
         raise LingraftError(f"unknown split {split!r}. Known: {', '.join(SPLITS)}.")
     root = data_root() if folder is None else Path(folder)
+    whole = spec.read("test" if split == "test" else "train", root)
+    if clip == GIVEN and not spec.ranged:
+        try:
+            whole = whole.within(PIXELS)
+        except LingraftError as error:
+            raise LingraftError(f"{name}: {error} On the command line: --clip LOW,HIGH or --clip none.") from error
+    else:
+        whole = whole.within(clip)
     if split == "test":
-        return spec.read("test", root)
-    train, validation = divide(spec, spec.read("train", root))
+        return whole
+    train, validation = divide(spec, whole)
     return train if split == "train" else validation
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lingraft.ball import Radius
 from lingraft.data.images import ImageSet
 from lingraft.errors import LingraftError
 
@@ -39,12 +40,12 @@ class DataSpec:
 
     name: str
     title: str
-    input_shape: tuple[int, int, int]
+    input_shape: tuple[int, ...]
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    #: radius to be robust in where none is asked for, in pixels of [0, 1]
-    eps: float
+    #: radius to be robust in where none is asked for, in the values of the data; None: it must be asked for
+    eps: Radius | None
     #: read(part, folder) gives the `train` or `test` part; `folder` is that of all data sets, `data_root()`
     read: Callable[[str, Path], ImageSet]
     #: how many of the last images of the training part are for validation
@@ -52,6 +53,10 @@ class DataSpec:
     #: images of the published training and test part; None: as many as there are
     train_images: int | None = None
     test_images: int | None = None
+    #: whether the test images are others than those to train on
+    divided: bool = True
+    #: whether the data say the range of their values; if not, it is [0, 1] where no other is asked for
+    ranged: bool = True
     #: whether training uses random crops (padding 4) and horizontal flips
     augment: bool = False
     #: what `lingraft data fetch` downloads; None: nothing

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lingraft.ball import Ball, Eps, Radius, eps_name, radius
 from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
 from lingraft.formats.vnnlib_write import write_instances, write_vnnlib
@@ -85,17 +86,17 @@ class Properties:
     """What was written of a benchmark: the number of its properties, and of images that have none."""
 
     folder: Path
-    eps: float
+    eps: Radius
     properties: int
     misclassified: int
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**vars(self), "folder": str(self.folder)}
+        return {**vars(self), "folder": str(self.folder), "eps": eps_name(self.eps)}
 
 
 def write_properties(
-    folder: Path, model: nn.Module, test: ImageSet, images: int | slice, eps: float, timeout: float
+    folder: Path, model: nn.Module, test: ImageSet, images: int | slice, eps: Eps, timeout: float
 ) -> Properties:
     """Write a property of each of the `images` of `test` that is classified correctly, and the list of them.
 
@@ -103,6 +104,7 @@ def write_properties(
     """
     chosen, first = test.take(images), 0 if isinstance(images, int) else images.indices(len(test))[0]
     names = []
+    ball = Ball.around(radius(eps, alike=True), test.images.shape, test.clip)
     with progress("writing properties", len(chosen)) as advance:
         for offset, label in enumerate(chosen.labels.tolist()):
             image = chosen.pixels(slice(offset, offset + 1))
@@ -110,14 +112,14 @@ def write_properties(
                 logits = model(image)[0]
             if int(logits.argmax()) == label:
                 name = f"vnnlib/image_{first + offset}.vnnlib"
-                lower, upper = (image - eps).clamp(0, 1), (image + eps).clamp(0, 1)
+                lower, upper = ball.bounds(image)
                 write_vnnlib(folder / name, lower.numpy(), upper.numpy(), label, len(logits))
                 names.append(name)
             advance()
     if not names:
         raise LingraftError("the model classifies none of these images correctly, so there is nothing to verify.")
     write_instances(folder, NETWORK, names, timeout)
-    return Properties(folder, eps, len(names), len(chosen) - len(names))
+    return Properties(folder, ball.eps, len(names), len(chosen) - len(names))
 
 
 def _existing(path: Path) -> Path:

@@ -1,5 +1,6 @@
 """From a proof that the verifier kept to a certificate about an ONNX file, which `lingraft check` understands."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from lingraft.ball import Range
 from lingraft.checker.format import EMPTY, LEAF, PARTS, TYPES, Certificate, Tree, tree_of
 from lingraft.checker.network import Network as CheckedNetwork
 from lingraft.checker.network import inner_places
@@ -25,13 +27,22 @@ def claim_of_image(request: Request, i: int, about: Mapping[str, Any]) -> Certif
         assert request.labels is not None
         claim.label = request.labels[i]
     else:
-        spec, offset = request.constraints
+        spec, offset = request.margins(i)
         claim.constraints = spec.numpy(), offset.numpy()
-    if request.box is None:
-        claim.image, claim.eps, claim.clip = request.images[i].numpy(), request.eps, request.clip
-    else:
-        claim.lower, claim.upper = (side[i].double().numpy() for side in request.box)
+    clip = _numbers(request.clip)
+    if isinstance(request.eps, float) and (clip is not None or request.clip is None):
+        claim.image, claim.eps, claim.clip = request.images[i].numpy(), request.eps, clip
+    else:  # of tensors, the box that they make
+        region = request.region(i)
+        claim.lower, claim.upper = region.lower.double().numpy(), region.upper.double().numpy()
     return claim
+
+
+def _numbers(clip: Range) -> tuple[float, float] | None:
+    """The range of values where it is two finite numbers."""
+    if clip is None or not all(isinstance(end, float) and math.isfinite(end) for end in clip):
+        return None
+    return clip  # type: ignore[return-value]
 
 
 class CertificateWriter:

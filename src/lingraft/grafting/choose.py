@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lingraft.ball import PIXELS, eps_name, shown
 from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
 from lingraft.grafting.config import RANKS, GraftingConfig
@@ -36,7 +37,10 @@ def score(model: nn.Module, data: ImageSet, config: GraftingConfig, significance
         site: torch.as_tensor(values).detach().cpu() for site, values in significance.score(model, images).items()
     }
     _check_sites(name, significant, shapes(sites(model, tuple(data.images.shape[1:]))))
-    facts: dict[str, Any] = {"significance": name, "images": len(images), "eps": config.eps, "seed": config.seed}
+    facts: dict[str, Any] = {"significance": name, "images": len(images)}
+    facts |= {"eps": eps_name(config.eps), "seed": config.seed}
+    if data.clip != PIXELS:
+        facts["clip"] = shown(data.clip)
     if name in SIGNIFICANCES and SIGNIFICANCES[name].of_ratio:
         facts["ratio"] = config.ratio
     instability = None

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lingraft.ball import Eps, Radius, eps_name, radius
 from lingraft.errors import LingraftError
 from lingraft.grafting.regularizers import REGULARIZERS
 from lingraft.grafting.selection import GAMMAS
@@ -13,6 +14,7 @@ from lingraft.model.surgery import require_line
 from lingraft.names import lookup
 from lingraft.solver.methods import METHODS as BOUNDS
 from lingraft.training import TrainingConfig
+from lingraft.training.config import in_todays_words
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ INSTABILITIES: dict[str, str] = {
 class GraftingConfig:
     """Which neurons become linear. The defaults are the paper's (Section 4)."""
 
-    #: radius of the ball in which neurons are stable or not, in pixels of [0, 1]
-    eps: float
+    #: radius of the ball in which neurons are stable or not, in values of the data, or a tensor of one for each feature
+    eps: Radius
     method: str = "grafting"
     #: share of the neurons of the network to graft
     ratio: float = 0.5
@@ -86,8 +88,7 @@ class GraftingConfig:
         lookup("bounds", self.bounds, BOUNDS)
         if self.instability != "count" and self.bounds == "alpha-crown":
             raise LingraftError("harm is measured in the backward pass of CROWN. Choose the bounds crown or intervals.")
-        if not (math.isfinite(self.eps) and 0 <= self.eps <= 1):
-            raise LingraftError(f"eps must lie between 0 and 1, not {self.eps}: it is a distance in pixels of [0, 1].")
+        object.__setattr__(self, "eps", radius(self.eps, alike=True))
         if not (math.isfinite(self.ratio) and 0 <= self.ratio <= 1):
             raise LingraftError(f"the ratio of neurons to graft must lie between 0 and 1, not {self.ratio}.")
         if not self.gammas or any(math.isnan(gamma) or gamma < 0 for gamma in self.gammas):
@@ -105,7 +106,8 @@ class GraftingConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        return {**asdict(self), "gammas": [str(g) if math.isinf(g) else g for g in self.gammas]}
+        gammas = [str(gamma) if math.isinf(gamma) else gamma for gamma in self.gammas]
+        return {**asdict(self), "eps": eps_name(self.eps), "gammas": gammas}
 
 
 @dataclass(frozen=True)
@@ -148,15 +150,16 @@ class FineTuning:
 #: What fine-tuning takes over from the training of the network, where it is known.
 _INHERITED = (
     "method", "batch", "momentum", "weight_decay", "fgsm_step", "grad_align", "attack_steps", "trades_beta",
-    "validation_steps", "validation_images", "optimizer", "clip", "kappa", "alpha",
+    "validation_steps", "validation_images", "optimizer", "gradient_clip", "kappa", "alpha",
 )  # fmt: skip
 
 
-def fine_tuning_like(settings: Mapping[str, Any], eps: float, **changes: Any) -> TrainingConfig:
+def fine_tuning_like(settings: Mapping[str, Any], eps: Eps, **changes: Any) -> TrainingConfig:
     """The paper's fine-tuning with what `settings` say of how the network was trained, and these changes."""
+    settings = in_todays_words(settings)
     return fine_tuning_defaults(eps, **{**{name: settings[name] for name in _INHERITED if name in settings}, **changes})
 
 
-def fine_tuning_defaults(eps: float, **changes: Any) -> TrainingConfig:
+def fine_tuning_defaults(eps: Eps, **changes: Any) -> TrainingConfig:
     """The paper's training of the weights in fine-tuning: 100 epochs, cosine from 0.001; `changes` override."""
     return TrainingConfig(**{"eps": eps, "epochs": 100, "lr": 0.001, "schedule": "cosine", **changes})

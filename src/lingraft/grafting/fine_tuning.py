@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +22,9 @@ from lingraft.model.grafted_activation import pack
 from lingraft.model.sites import grafted_activations, sites
 from lingraft.model.surgery import check_shapes, masks, prepared, shapes
 from lingraft.runs import GraftedSite, Run
+from lingraft.settings_file import write_settings
 from lingraft.training import (
     Destination,
-    Epoch,
     History,
     Loss,
     Plan,
@@ -35,9 +35,9 @@ from lingraft.training import (
     make_loss,
     total,
 )
+from lingraft.training.callbacks import OnEpoch, print_epoch
 from lingraft.training.certified import CertifiedLoss
 from lingraft.training.checkpoint import refuse_foreign
-from lingraft.training.loop import print_epoch
 from lingraft.training.train import named_loss
 
 
@@ -51,7 +51,7 @@ def graft_network(
     mask: Mapping[str, Tensor] | None = None,
     loss: Loss | ScheduledLoss | None = None,
     device: torch.device | str = "cpu",
-    report: Callable[[Epoch], None] = print_epoch,
+    on_epoch: OnEpoch | Sequence[OnEpoch] = print_epoch,
 ) -> tuple[fx.GraphModule, History | None]:
     """A grafted and fine-tuned copy of `model` in eval mode, kept in a run with its scores; `model` is not changed.
 
@@ -84,6 +84,8 @@ def graft_network(
     if tuning is None:
         history = None
         run.save_weights(grafted)
+        if destination.options:
+            write_settings(run.settings_path, destination.command, destination.options)
     else:
         # the same run may be named from another folder when it goes on
         parent = description.parent and str(Path(description.parent).resolve())
@@ -95,7 +97,8 @@ def graft_network(
         if config.gradual and scores is not None:
             plan = _gradually(plan, grafted, data.train, config, scores)
         description.grafted = describe_sites(grafted)
-        history = fit(grafted, data, plan, Destination(run, description), device=device, report=report)
+        target = replace(destination, description=description, restart=False)
+        history = fit(grafted, data, plan, target, device=device, on_epoch=on_epoch)
     description.grafted = describe_sites(grafted)
     run.write_description(description)
     return grafted.eval(), history
@@ -157,10 +160,10 @@ def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], own
     # of a loss that changes with time, the last one: of a certified method, that for the full radius
     loss = loss_at(make_loss(training) if own is None else own, math.inf)
     if tuning.certified:
-        loss = CertifiedLoss(training.eps, tuning.certified, other=loss)
+        loss = CertifiedLoss(training.ball, tuning.certified, other=loss)
     parts: list[tuple[float, Loss]] = [(1.0, loss)]
     if "stability" in tuning.regularize:
-        parts.append((tuning.stability, ReluStability(training.eps)))
+        parts.append((tuning.stability, ReluStability(training.ball)))
     if "l1" in tuning.regularize:
         parts.append((tuning.l1, WeightNorm()))
     whole = loss if len(parts) == 1 else total(*parts)

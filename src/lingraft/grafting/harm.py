@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from lingraft.ball import Ball, Radius, radius
 from lingraft.data import ImageSet
 from lingraft.grafting.site_sums import sites_of, sum_over_images
 from lingraft.solver.bounds import SiteBounds, bound_sites
@@ -28,15 +30,19 @@ class Harm:
     sides, adds |q|·gap. `bounds` gives l and u: "crown" or "intervals".
     """
 
-    eps: float
+    eps: Radius
     bounds: str = "crown"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eps", radius(self.eps, alike=True))
 
     def score(self, model: nn.Module, data: ImageSet) -> dict[str, Tensor]:
         """Site name → sums ≥ 0, float64, of the neuron shape; 0 where a neuron is grafted or stable."""
-        return sum_over_images("harm", model, data, 1, self._of_image)
+        ball = Ball.around(self.eps, data.images.shape, data.clip)
+        return sum_over_images("harm", model, data, 1, partial(self._of_image, ball))
 
-    def _of_image(self, network: Network, images: Tensor, labels: Tensor) -> dict[int, Tensor]:
-        found = bound_sites(network, Region.ball(images[0], self.eps), Budget(), self.bounds)
+    def _of_image(self, ball: Ball, network: Network, images: Tensor, labels: Tensor) -> dict[int, Tensor]:
+        found = bound_sites(network, Region.within(ball, images[0]), Budget(), self.bounds)
         rows = coefficients(network, found, margins(network.nodes[-1].size, int(labels[0])).to(images.device))
         harm: dict[int, Tensor] = {}
         sites = sites_of(network)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from lingraft.ball import Ball, Radius, radius
 from lingraft.data import Batches, ImageSet
 from lingraft.device import device_of
 from lingraft.errors import LingraftError
@@ -27,7 +28,7 @@ class Hydra:
     """
 
     ratio: float
-    eps: float
+    eps: Radius
     epochs: int = 5
     lr: float = 0.01
     batch: int = 128
@@ -36,6 +37,7 @@ class Hydra:
     def __post_init__(self) -> None:
         if not 0 <= self.ratio <= 1:
             raise LingraftError(f"the ratio of neurons to prune must lie between 0 and 1, not {self.ratio}.")
+        object.__setattr__(self, "eps", radius(self.eps, alike=True))
 
     def score(self, model: nn.Module, data: ImageSet) -> dict[str, Tensor]:
         """Site name → learned scores, of the neuron shape."""
@@ -45,7 +47,7 @@ class Hydra:
         largest = {name: float(values.max()) or 1.0 for name, values in start.items()}
         scores = {name: (values / largest[name]).float().to(device).requires_grad_() for name, values in start.items()}
         optimizer = torch.optim.Adam(scores.values(), lr=self.lr)
-        loss_of = FastAdversarialLoss(self.eps, grad_align=0.0)
+        loss_of = FastAdversarialLoss(Ball.around(self.eps, data.images.shape, data.clip), grad_align=0.0)
         order = derive_generator("cpu", self.seed, "hydra order")
         noise = derive_generator(device, self.seed, "hydra noise")
         batches = Batches(data, self.batch, shuffle=True, generator=order, device=device)

@@ -1,15 +1,13 @@
 """Instability: for how many images, and how far, a neuron is not linear in the ball (the paper, Section 4, step 1)."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from lingraft.attack.ball import bounds
+from lingraft.ball import Ball, Eps, Radius, radius
 from lingraft.data import ImageSet
-from lingraft.errors import LingraftError
 from lingraft.grafting.site_sums import sites_of, sum_over_images
 from lingraft.names import lookup
 from lingraft.solver.methods import METHODS
@@ -29,13 +27,12 @@ class Instability:
     between its bounds, as a share of its whole rise. Grafted neurons are linear and count as stable everywhere.
     """
 
-    eps: float
+    eps: Radius
     bounds: str = "crown"
 
     def __post_init__(self) -> None:
         lookup("bounds", self.bounds, METHODS)
-        if not (math.isfinite(self.eps) and 0 <= self.eps <= 1):
-            raise LingraftError(f"eps must lie between 0 and 1, not {self.eps}: it is a distance in pixels of [0, 1].")
+        object.__setattr__(self, "eps", radius(self.eps, alike=True))
 
     def score(self, model: nn.Module, data: ImageSet) -> dict[str, Tensor]:
         """Site name → sums over the images, from 0 to len(data), float64, of the neuron shape."""
@@ -46,8 +43,10 @@ class Instability:
         return self._sums(model, data, unstable)
 
     def _sums(self, model: nn.Module, data: ImageSet, measure: Measure) -> dict[str, Tensor]:
+        ball = Ball.around(self.eps, data.images.shape, data.clip)
+
         def of_batch(network: Network, images: Tensor, labels: Tensor) -> dict[int, Tensor]:
-            found = METHODS[self.bounds](network, *bounds(images, self.eps))
+            found = METHODS[self.bounds](network, *ball.bounds(images))
             sites = sites_of(network)
             return {
                 i: torch.stack([measure(sites[j], *found[j]) for j in parts]).amax(0).sum(0)
@@ -57,8 +56,8 @@ class Instability:
         return sum_over_images("instability", model, data, 64 if self.bounds == "intervals" else 1, of_batch)
 
 
-def unstable_ratio(model: nn.Module, data: ImageSet, eps: float, bounds: str = "crown") -> float:
+def unstable_ratio(model: nn.Module, data: ImageSet, eps: Eps, bounds: str = "crown") -> float:
     """UNR: the share of neurons that are unstable, averaged over the images (the paper, Section 5)."""
-    counts = Instability(eps, bounds).counts(model, data)
+    counts = Instability(radius(eps), bounds).counts(model, data)
     neurons = sum(count.numel() for count in counts.values())
     return sum(float(count.sum()) for count in counts.values()) / (neurons * len(data))

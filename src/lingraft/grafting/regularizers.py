@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from lingraft.attack.ball import bounds
+from lingraft.ball import Ball, Eps
 from lingraft.errors import LingraftError
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.sites import grafted_activations
@@ -32,7 +33,7 @@ class ReluStability:
     −1 where it is stable.
     """
 
-    eps: float
+    eps: Ball | Eps
 
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator

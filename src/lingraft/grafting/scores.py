@@ -33,6 +33,11 @@ class Scores:
     #: what they were computed from: methods, ε, number of images …; JSON-able
     facts: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        neurons = sum(values.numel() for values in self.significance.values())
+        facts = [f"{name} {value}" for name, value in self.facts.items() if isinstance(value, str | int | float)]
+        return f"Scores({', '.join([f'{neurons:,} neurons of {len(self.significance)} sites', *facts])})"
+
     @cached_property
     def significance_rank(self) -> dict[str, Tensor]:
         """r_s in [0, 1]."""

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from lingraft.attack import fgsm, pgd
+from lingraft.ball import Ball, Radius, largest, radius
 from lingraft.data import Batches, ImageSet
 from lingraft.device import device_of
 from lingraft.errors import LingraftError
@@ -39,31 +40,37 @@ class ActivationGradient:
     gradient of the activation's input, as the grafting paper's authors take it: 0 wherever a ReLU is off.
     """
 
-    eps: float = 0.0
+    eps: Radius = 0.0
     steps: int = 1
     seed: int = 0
     batch: int = 128
     before: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eps", radius(self.eps, alike=True))
 
     def score(self, model: nn.Module, data: ImageSet) -> dict[str, Tensor]:
         """Site name → the mean absolute gradient, of the neuron shape."""
         watched = watch(model, data)
         generator = derive_generator(device_of(watched), self.seed, "activation gradient")
         sums: dict[str, Tensor] = {}
+        ball = Ball.around(self.eps, data.images.shape, data.clip)
         with recording(watched, self.before) as outputs:
             for images, labels in _batches(watched, data, self.batch, "activation gradients"):
-                if self.eps > 0:
-                    images = self._attacked(watched, images, labels, generator)
+                if largest(self.eps) > 0:
+                    images = self._attacked(ball, watched, images, labels, generator)
                 loss = F.cross_entropy(watched(images), labels, reduction="sum")
                 gradients = torch.autograd.grad(loss, list(outputs.values()), materialize_grads=True)
                 for name, gradient in zip(outputs, gradients, strict=True):
                     sums[name] = sums.get(name, 0.0) + gradient.abs().sum(0, dtype=torch.float64)
         return _means(sums, data)
 
-    def _attacked(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+    def _attacked(
+        self, ball: Ball, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator
+    ) -> Tensor:
         if self.steps == 1:
-            return fgsm(model, images, labels, self.eps)
-        return pgd(model, images, labels, self.eps, generator, self.steps)
+            return fgsm(model, images, labels, ball)
+        return pgd(model, images, labels, ball, generator, self.steps)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 
+from lingraft.ball import eps_name
 from lingraft.pool.opening import open_pool
 from lingraft.pool.place import ANYWHERE, Place
 from lingraft.pool.problems import VerifyProblems
@@ -69,7 +70,8 @@ def _processes(wanted: int | None, images: int, device: torch.device) -> int:
 
 def _named(request: Request, i: int, index: int, result: Result) -> Result:
     """Say which image the result is about."""
-    result.index, result.eps, result.against = index, request.eps, request.against(i)
+    result.eps = None if request.eps is None else eps_name(request.eps)
+    result.index, result.against = index, request.against(i)
     result.label = None if request.labels is None else request.labels[i]
     result.neurons = request.network.neurons
     return result

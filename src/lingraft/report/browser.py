@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from lingraft.data import DATASETS, ImageSet
+from lingraft.data import ImageSet, is_known, spec_of
 from lingraft.data import load as load_data
 from lingraft.errors import LingraftError
 from lingraft.report.study import Study, Verification
@@ -18,6 +18,7 @@ from lingraft.report.table import show_eps
 from lingraft.runs import load, load_tensors
 from lingraft.runs.own_images import kept_images
 from lingraft.runs.verdicts import digest_image
+from lingraft.solver.verifier import Result
 
 #: Images of one data set and witnesses of one run that get a picture; the rest is listed without.
 PICTURED = 1000
@@ -37,13 +38,14 @@ class _Pictures:
     """Test images of one data set, each turned into a picture once."""
 
     def __init__(self, name: str, studies: Sequence[Study]):
-        spec = DATASETS.get(name)
-        self.classes = list(spec.class_names) if spec else []
+        self.classes: list[str] = []
         self.pictures: dict[int, str | None] = {}
         self.images: ImageSet | None = None
         self.why: str | None = None
         try:
-            self.images = load_data(name, "test") if spec else _kept_images(name, studies)
+            if is_known(name):
+                self.classes = list(spec_of(name).class_names)
+            self.images = load_data(name, "test") if is_known(name) else _kept_images(name, studies)
         except LingraftError as error:
             self.why = str(error)
 
@@ -73,7 +75,7 @@ def _kept_images(name: str, studies: Sequence[Study]) -> ImageSet:
 
 def _entry(study: Study, verification: Verification, data: _Pictures) -> dict[str, Any]:
     records, eps = verification.records, verification.eps
-    shown = [_item(record) for record in records]
+    shown = [_item(record, result) for record, result in zip(records, verification.results, strict=True)]
     pixels = [data.pixels(record) for record in records]
     witnesses = [_witness(study, record) for record in records]
     for what, tensors in (("taken", pixels), ("witness_taken", witnesses)):
@@ -84,7 +86,7 @@ def _entry(study: Study, verification: Verification, data: _Pictures) -> dict[st
     for item, image, witness in zip(shown, pixels, witnesses, strict=True):
         if image is not None and witness is not None and pictured < PICTURED:
             item["witness"] = picture(witness)
-            item["difference"] = magnified_difference(image, witness, eps)
+            item["difference"] = None if isinstance(eps, str) else magnified_difference(image, witness, eps)
             pictured += 1
     low, high = verification.limits
     return {
@@ -92,15 +94,17 @@ def _entry(study: Study, verification: Verification, data: _Pictures) -> dict[st
         "title": f"{study.name} ({verification.data}, ε = {show_eps(eps)})",
         "data": verification.data,
         "eps": show_eps(eps),
-        "magnified": 0.5 / eps if eps > 0 else None,
+        "magnified": None if isinstance(eps, str) or eps == 0 else 0.5 / eps,
         "limit": f"{high:g}" if low == high else f"{low:g}–{high:g}",
         "images": shown,
     }
 
 
-def _item(record: dict[str, Any]) -> dict[str, Any]:
+def _item(record: dict[str, Any], result: Result) -> dict[str, Any]:
     kept = ("index", "label", "verdict", "reason", "stage", "seconds", "domains", "neurons", "unstable", "error")
     item = {name: record[name] for name in kept if record[name] not in (None, {}, "")}
+    if result.proof_state is not None:
+        item["proof"] = result.proof_state
     bounds = {name: {k: _short(b) for k, b in record[name].items()} for name in ("crown", "alpha") if record[name]}
     return {**item, **bounds}
 
@@ -119,10 +123,10 @@ def _witness(study: Study, record: dict[str, Any]) -> Tensor | None:
 
 
 def _predictions(study: Study, images: Sequence[Tensor | None]) -> list[int | None]:
-    """What the network of the run takes each image for; None where there is no image, or no network of the zoo."""
+    """What the network of the run takes each image for; None without an image, or if only code makes the network."""
     there = [i for i, image in enumerate(images) if image is not None]
     predictions: list[int | None] = [None] * len(images)
-    if study.description.architecture is None or not there:
+    if study.description.needs_code or not there:
         return predictions
     model = load(study.run)
     with torch.inference_mode():

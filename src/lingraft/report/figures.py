@@ -283,16 +283,16 @@ def _families(studies: Sequence[Study]) -> list[list[Study]]:
     return list(families.values())
 
 
-def _verified(studies: Sequence[Study]) -> Mapping[tuple[str, float], Mapping[str, Verification]]:
+def _verified(studies: Sequence[Study]) -> Mapping[tuple[str, float | str], Mapping[str, Verification]]:
     """(data set, ε) → the runs verified there."""
-    places: dict[tuple[str, float], dict[str, Verification]] = {}
+    places: dict[tuple[str, float | str], dict[str, Verification]] = {}
     for study in studies:
         for verification in study.verifications:
             places.setdefault((verification.data, verification.eps), {})[study.name] = verification
     return places
 
 
-def _where(data: str, eps: float) -> str:
+def _where(data: str, eps: float | str) -> str:
     return f"{data}, ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{show_eps(eps)}"
 
 
@@ -352,7 +352,9 @@ def _histograms(studies: Sequence[Study]) -> Drawn:
 def _score_like(study: Study, like: Scores) -> str:
     """The command that scores a grafted network as the one before it was scored."""
     facts = like.facts
-    options = ("--bound-images", str(facts["bound_images"]), "--bounds", facts["bounds"], "--eps", f"{facts['eps']!r}")
+    options = ["--bound-images", str(facts["bound_images"]), "--bounds", facts["bounds"]]
+    if not isinstance(facts["eps"], str):  # a tensor is that of the run
+        options += ["--eps", f"{facts['eps']!r}"]
     return study.command("score", "-o", str(study.run.grafted_scores_path), *options)
 
 

@@ -14,7 +14,7 @@ from lingraft.report.panels import inline_svg
 from lingraft.report.study import Study
 from lingraft.report.table import COLUMNS, NUMBERS, Row, show
 from lingraft.runs import versions
-from lingraft.runs.summary import VERDICTS
+from lingraft.runs.summary import VERDICTS, proofs_in_words
 
 #: verdict → (sign, what it means)
 MEANING = {
@@ -71,14 +71,18 @@ def _title(studies: Sequence[Study], table: Sequence[Row]) -> str:
 
 
 def _headline(table: Sequence[Row], parents: Mapping[str, str]) -> str | None:
-    """The run with the highest VA, and what it was in the one that it was grafted from."""
+    """The run with the highest VA, what it was in the one that it was grafted from, and what became of its proofs."""
     proven = [row for row in table if row.va is not None]
     if not proven:
         return None
     best = max(proven, key=lambda row: row.va or 0.0)
     text = f"{best.va:.1%} of {best.images:,} images are proven robust in {best.run}"
     same = [row for row in proven if row.run == parents.get(best.run) and (row.data, row.eps) == (best.data, best.eps)]
-    return f"{text}; {same[0].va:.1%} in {same[0].run}, which it was grafted from." if same else f"{text}."
+    text += f"; {same[0].va:.1%} in {same[0].run}, which it was grafted from." if same else "."
+    if best.proofs:
+        counts = best.proofs, best.proofs_checked or 0, best.proofs_rejected or 0
+        text += f" {proofs_in_words(best.verified or 0, *counts)}."
+    return text
 
 
 def _about(study: Study) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lingraft.ball import eps_name
 from lingraft.errors import LingraftError
 from lingraft.files import read_lines
 from lingraft.grafting.scores import Scores
@@ -29,7 +30,8 @@ class Verification:
     """The verdicts on images of one data set at one ε, in the order of the images; what each was made under beside."""
 
     data: str
-    eps: float
+    #: a number, or the name of a tensor
+    eps: float | str
     results: list[Result]
     records: list[dict[str, Any]]
 
@@ -67,14 +69,14 @@ class Study:
         records = [record for record in read_lines(self.run.verdicts_path) if record.get("weights") == weights]
         network = records[-1].get("network") if records else None
         #: (data set, ε) → image → its record and result
-        places: dict[tuple[str, float], dict[int, tuple[dict[str, Any], Result]]] = {}
+        places: dict[tuple[str, float | str], dict[int, tuple[dict[str, Any], Result]]] = {}
         for record in records:
             try:
                 if record.get("network") not in (None, network):
                     continue
                 result = result_of(record)
                 result.against = [int(label) for label in record["crown"]]
-                images = places.setdefault((record["data"], float(record["eps"])), {})
+                images = places.setdefault((record["data"], _eps(record["eps"])), {})
                 about, before = images.get(result.index, (record, result))
                 other = about.get("network") != network
                 if result.verdict != "unknown" or before.verdict == "unknown" or other:
@@ -83,7 +85,7 @@ class Study:
                 continue  # damaged; `lingraft verify` would do this image again
         return [
             Verification(data, eps, [images[i][1] for i in sorted(images)], [images[i][0] for i in sorted(images)])
-            for (data, eps), images in sorted(places.items())
+            for (data, eps), images in sorted(places.items(), key=lambda place: (place[0][0], _order(place[0][1])))
         ]
 
     @cached_property
@@ -132,7 +134,7 @@ class Study:
         neurons = sum(int(torch.Size(site.shape).numel()) for site in sites)
         return sum(site.grafted for site in sites) / neurons if neurons else 0.0
 
-    def evaluation(self, data: str | None, eps: float | None) -> EvaluationFigures | OutcomeFigures | None:
+    def evaluation(self, data: str | None, eps: float | str | None) -> EvaluationFigures | OutcomeFigures | None:
         """SA and RA on this data at this ε, by the strongest attack that was tried; None if there are none.
 
         Where only `lingraft graft` measured, what it measured.
@@ -143,9 +145,23 @@ class Study:
         if tried:
             return max(tried, key=lambda figures: (figures.steps * figures.restarts, figures.images))
         grafting = self.summary.grafting
-        if grafting is not None and data == self.description.data and _same(grafting.settings.get("eps"), eps):
+        if grafting is not None and data == self.tests and _same(grafting.settings.get("eps"), eps):
             return grafting.after
         return None
+
+    @property
+    def tests(self) -> str | None:
+        """The data set with the test images: what the run says, or of a file without any, what it was evaluated on."""
+        of = self.description
+        if of.test_data is not None or of.data_sha256 is None or not self.summary.evaluation:
+            return of.test_data or of.data
+        measured = [figures.data for figures in self.summary.evaluation.values()]
+        return of.data if of.data in measured else measured[-1]
+
+    @property
+    def eps(self) -> float | str | None:
+        """ε of the run: a number, or the name of a tensor."""
+        return None if self.description.eps is None else eps_name(self.description.eps)
 
     @property
     def rows(self) -> list[Row]:
@@ -153,14 +169,15 @@ class Study:
         return [self._row(each) for each in self.verifications] or [self._row(None)]
 
     def _row(self, verification: Verification | None) -> Row:
-        of = verification or self.description
-        measured = self.evaluation(of.data, of.eps)
+        data, eps = (verification.data, verification.eps) if verification else (self.tests, self.eps)
+        measured = self.evaluation(data, eps)
         summary = verification.summary if verification else None
+        origin = self.description.origin
         return Row(
             run=self.name,
-            network=self.description.architecture or "a module of the user",
-            data=of.data,
-            eps=of.eps,
+            network=self.description.architecture or (origin.place if origin else "a module of the user"),
+            data=data,
+            eps=eps,
             grafted=self.grafted_share,
             sa=measured.sa if measured else None,
             images_sa=measured.images_sa if measured else None,
@@ -176,6 +193,9 @@ class Study:
             falsified=summary.falsified if summary else None,
             unknown=summary.unknown if summary else None,
             misclassified=summary.misclassified if summary else None,
+            proofs=summary.proofs if summary else None,
+            proofs_checked=summary.proofs_checked if summary else None,
+            proofs_rejected=summary.proofs_rejected if summary else None,
         )
 
     @property
@@ -184,15 +204,17 @@ class Study:
         missing = {}
         for row in self.rows:
             if row.data is not None and row.eps is not None and self.evaluation(row.data, row.eps) is None:
-                options = ["--eps", show_eps(row.eps)] if row.eps != self.description.eps else []
-                options += ["--data", row.data] if row.data != self.description.data else []
+                options = ["--eps", show_eps(row.eps)] if row.eps != self.eps else []
+                options += ["--data", row.data] if row.data != self.tests else []
                 what = f"{self.name} has no SA and RA at ε = {show_eps(row.eps)}."
                 missing[what] = self.command("evaluate", *options)
         return missing
 
     def command(self, name: str, *options: str) -> str:
         """A command of lingraft on this run, as one would type it."""
-        return shlex.join(["lingraft", name, str(self.run.path), *options])
+        origin = self.description.origin
+        own = ["--model", origin.place] if origin is not None and self.description.needs_code else []
+        return shlex.join(["lingraft", name, str(self.run.path), *own, *options])
 
 
 def _attack(measured: EvaluationFigures | OutcomeFigures | None) -> str | None:
@@ -201,8 +223,20 @@ def _attack(measured: EvaluationFigures | OutcomeFigures | None) -> str | None:
     return measured.attack if measured else None
 
 
-def _same(a: float | None, b: float | None) -> bool:
+def _same(a: float | str | None, b: float | str | None) -> bool:
+    if isinstance(a, str) or isinstance(b, str):
+        return a == b
     return a is not None and b is not None and abs(a - b) < 1e-9
+
+
+def _eps(recorded: Any) -> float | str:
+    """A number, or the name of a tensor; a text that is neither is damage."""
+    return recorded if isinstance(recorded, str) and "#" in recorded else float(recorded)
+
+
+def _order(eps: float | str) -> tuple[bool, float | str]:
+    """Numbers first."""
+    return isinstance(eps, str), eps
 
 
 @contextmanager

@@ -17,7 +17,7 @@ class Row:
     run: str
     network: str
     data: str | None
-    eps: float | None
+    eps: float | str | None
     grafted: float
     sa: float | None
     images_sa: int | None
@@ -33,6 +33,10 @@ class Row:
     falsified: int | None
     unknown: int | None
     misclassified: int | None
+    #: verified images with a certificate, with one that the checker accepted, and with one that it did not
+    proofs: int | None
+    proofs_checked: int | None
+    proofs_rejected: int | None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -44,13 +48,23 @@ class Row:
         counts = ("verified", "falsified", "unknown", "misclassified")
         return {name: getattr(self, name) for name in counts} if self.images else {}
 
+    @property
+    def proof(self) -> str | None:
+        """What became of the proofs of the verified images; None where none was written."""
+        if not self.proofs:
+            return None
+        if not self.proofs_checked and not self.proofs_rejected:
+            return f"{self.proofs:,} of {self.verified:,} written"
+        rejected = f", {self.proofs_rejected:,} rejected" if self.proofs_rejected else ""
+        return f"{self.proofs_checked:,} of {self.verified:,} checked{rejected}"
+
 
 #: heading → (field, how it is printed, what it means)
 COLUMNS: dict[str, tuple[str, str, str]] = {
     "Run": ("run", "text", "run folder"),
     "Network": ("network", "text", "network of the zoo"),
     "Data": ("data", "text", "data set"),
-    "ε": ("eps", "eps", "every pixel of [0, 1] may change by this much"),
+    "ε": ("eps", "eps", "every pixel of [0, 1], or feature, may change by this much"),
     "Grafted %": ("grafted", "share", "share of neurons that are linear, a·x + b"),
     "SA %": ("sa", "share", "standard accuracy: test images classified correctly"),
     "RA %": ("ra", "share", "robust accuracy: test images that withstand the attack named in the last column"),
@@ -59,6 +73,11 @@ COLUMNS: dict[str, tuple[str, str, str]] = {
     "Time s": ("time", "seconds", "mean time of a verdict, without images misclassified or attacked successfully"),
     "Images": ("images", "count", "test images verified"),
     "Limit s": ("limit", "limit", "time limit for each image"),
+    "Proof": (
+        "proof",
+        "text",
+        "proofs of verified images that were written, or also checked by the independent checker",
+    ),
     "Attack": ("attack", "text", "attack of RA: steps x restarts"),
 }
 
@@ -82,8 +101,10 @@ def show(row: Row, heading: str) -> str:
     return show_eps(value) if kind == "eps" else str(value)
 
 
-def show_eps(eps: float) -> str:
-    """ε as people write it: 2/255, 0.1."""
+def show_eps(eps: float | str) -> str:
+    """ε as people write it: 2/255, 0.1; of a tensor, its name."""
+    if isinstance(eps, str):
+        return eps
     steps = eps * 255
     return f"{round(steps)}/255" if steps >= 0.5 and abs(steps - round(steps)) < 1e-6 else f"{eps:.4g}"
 

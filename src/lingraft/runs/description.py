@@ -2,13 +2,16 @@
 
 import math
 import platform
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import torch
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from lingraft.ball import PIXELS, Eps, Radius, kept, kept_range, radius, value_range
 from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
+from lingraft.runs.origin import Origin
 from lingraft.version import __version__
 
 FORMAT = 1
@@ -25,6 +28,23 @@ def _fits(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 #: Sizes of an image or of the neurons of a layer.
 Shape = Annotated[tuple[int, ...], AfterValidator(_fits)]
+
+
+def _read(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """For pydantic, whose errors are ValueErrors."""
+
+    def read(value: Any) -> Any:
+        try:
+            return reader(value)
+        except LingraftError as error:
+            raise ValueError(str(error)) from error
+
+    return read
+
+
+#: ε, and the range of values, whole: nested lists where they are tensors.
+KeptRadius = Annotated[Any, BeforeValidator(_read(radius)), PlainSerializer(kept)]
+KeptRange = Annotated[Any, BeforeValidator(_read(value_range)), PlainSerializer(kept_range)]
 
 
 class GraftedSite(BaseModel):
@@ -45,14 +65,23 @@ class ModelDescription(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     format: int = FORMAT
-    #: name in the zoo, or None for a module of the user's own, which `load` must then be given
+    #: name in the zoo, or None for a network of the user's own
     architecture: str | None
+    #: where a network of the user's own comes from, as far as that is known; `load` runs no code that it names
+    origin: Origin | None = None
     input_shape: Shape
     classes: int = Field(le=LARGEST)
     mean: list[float] | None = None
     std: list[float] | None = None
+    #: name or file of the data set; the digest of a file that the network was trained on
     data: str | None = None
-    eps: float | None = None
+    data_sha256: str | None = None
+    #: where the test images are, if not there
+    test_data: str | None = None
+    #: radius to use where none is said: a number, or one for each feature
+    eps: KeptRadius | None = None
+    #: the range of values of the data
+    clip: KeptRange = PIXELS
     seed: int | None = None
     #: the run this one was grafted from
     parent: str | None = None
@@ -73,18 +102,23 @@ class ModelDescription(BaseModel):
                 f"the model has {self.classes} classes, but a {what} label is {highest}. Labels count from 0."
             )
 
-    def radius(self, given: float | None = None) -> float:
+    def radius(self, given: Eps | None = None) -> Radius:
         """The given ε, else that of the run."""
         if given is None and self.eps is None:
             raise LingraftError("the run says no eps. Give one with --eps, e.g. --eps 2/255.")
-        return float(self.eps if given is None else given)  # type: ignore[arg-type]
+        return radius(self.eps if given is None else given)
 
-    def data_set(self, given: str | None = None) -> str:
-        """The given data set, else that of the run."""
-        name = given or self.data
+    def data_set(self, given: str | None = None, split: str = "train") -> str:
+        """The given data set, else that of the run for this split."""
+        name = given or (self.test_data if split == "test" else None) or self.data
         if name is None:
             raise LingraftError("the run says no data set. Give one with --data, e.g. --data cifar10.")
         return name
+
+    @property
+    def needs_code(self) -> bool:
+        """Whether code of the user's own must be named to make the network."""
+        return self.architecture is None and not (self.origin is not None and self.origin.is_onnx)
 
 
 def versions() -> dict[str, str]:

@@ -37,7 +37,8 @@ class EvaluationFigures(_Figures):
     """SA on all `images_sa` test images, RA on the first `images` of them; accuracies are in [0, 1]."""
 
     data: str
-    eps: float
+    #: a number, or the name of a tensor
+    eps: float | str
     attack: str
     steps: int
     restarts: int
@@ -55,7 +56,8 @@ class VerificationFigures(_Figures):
     """Verdicts on some images at one ε: what was asked, and the figures of `lingraft.runs.summary.Summary`."""
 
     data: str
-    eps: float
+    #: a number, or the name of a tensor
+    eps: float | str
     images: int
     verified: int
     falsified: int
@@ -64,6 +66,10 @@ class VerificationFigures(_Figures):
     va: float | None
     unr: float | None
     time: float | None
+    #: verified images with a certificate, with one that the checker accepted, and with one that it did not
+    proofs: int = 0
+    proofs_checked: int = 0
+    proofs_rejected: int = 0
 
 
 class OutcomeFigures(_Figures):

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lingraft.data import DATASETS, ImageSet, load
+from lingraft.data import ImageSet, is_known, load
 from lingraft.errors import LingraftError
 from lingraft.runs.run import Run
 from lingraft.runs.tensors import load_tensors, save_tensors
@@ -30,8 +30,9 @@ def locate(run: Run, request: Request) -> tuple[str, list[int]]:
     own: those that the run has keep their number, the others come behind them and are kept.
     """
     asked = list(zip(_digests(request.images.float()), request.labels or [], strict=True))
-    name = run.describe().data or OWN
-    if name in DATASETS:
+    description = run.describe()
+    name = description.test_data or description.data or OWN
+    if is_known(name):
         places = _places_in(name, request)
         if all(image in places for image in asked):
             return name, [places[image] for image in asked]
@@ -51,6 +52,23 @@ def locate(run: Run, request: Request) -> tuple[str, list[int]]:
     return name, [places[image] for image in asked]
 
 
+def called(run: Run, data: ImageSet) -> str:
+    """What images that came without a name are called in this run: that of its data set only if they begin it."""
+    description = run.describe()
+    name = description.test_data or description.data or OWN
+    if not is_known(name):
+        return name
+    try:
+        test = load(name, "test")
+    except LingraftError:
+        return OWN
+    first = slice(len(data))
+    if test.images.shape[1:] != data.images.shape[1:] or len(test) < len(data):
+        return OWN
+    same = torch.equal(test.pixels(first), data.pixels().cpu()) and torch.equal(test.labels[first], data.labels.cpu())
+    return name if same else OWN
+
+
 def kept_images(run: Run, name: str) -> ImageSet | None:
     """The images of the user's own that the run has verdicts about; None if it has none of that name."""
     path = _images_path(run, name)
@@ -58,7 +76,7 @@ def kept_images(run: Run, name: str) -> ImageSet | None:
         return None
     tensors, _ = load_tensors(path)
     try:
-        return ImageSet(tensors["images"], tensors["labels"])
+        return ImageSet(tensors["images"], tensors["labels"], clip=None)  # of any range: verdicts say of which
     except KeyError as error:
         raise LingraftError(f"{path} holds no images. Remove it, and verify them again.") from error
 

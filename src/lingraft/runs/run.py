@@ -2,6 +2,8 @@
 
     model.json           what the model is: architecture, normalization, data, seed, versions
     model.safetensors    its weights
+    settings.yaml        the options that made it, for --config
+    network.onnx         the ONNX file that the network was read from, if it was
     history.jsonl        training, one line an epoch
     checkpoint.safetensors   where training goes on after a stop
     scores.npz           instability and significance of every neuron; in a grafted run, those it was chosen by
@@ -27,26 +29,35 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
+from rich.markup import escape
 from torch import nn
 
 from lingraft.command import current
 from lingraft.errors import LingraftError
-from lingraft.files import append_line, read_json, read_lines, remove_parts, write_json
+from lingraft.files import append_line, read_json, read_lines, remove_parts, replacing, write_json
 from lingraft.model import zoo
 from lingraft.model.surgery import prepared
+from lingraft.printable import printable
+from lingraft.progress import console
 from lingraft.runs.description import FORMAT, ModelDescription, versions
 from lingraft.runs.gallery import located
 from lingraft.runs.measured import RunSummary
+from lingraft.runs.origin import network_from, origin_of
 from lingraft.runs.tensors import load_tensors, load_weights, save_tensors
 
 
 class Run:
-    """A run folder, or gallery:NAME. Making the object reads and writes nothing but a copy of that network."""
+    """A run folder, or gallery:NAME. Making the object reads and writes nothing but a copy of that network.
 
-    def __init__(self, path: str | Path):
-        self.path = located(path)
+    `model` is for a folder that holds a network of your own, wherever one takes a Run: such a module, whose weights are
+    then replaced, or the code that makes it, e.g. "net.py:make_net".
+    """
+
+    def __init__(self, path: str | Path, model: nn.Module | str | None = None):
+        self.path, self.model = located(path), model
         self.description_path = self.path / "model.json"
         self.weights_path = self.path / "model.safetensors"
+        self.onnx_path = self.path / "network.onnx"
         self.checkpoint_path = self.path / "checkpoint.safetensors"
         self.history_path = self.path / "history.jsonl"
         self.summary_path = self.path / "summary.json"
@@ -56,13 +67,26 @@ class Run:
         self.verdicts_path = self.path / "verdicts.jsonl"
         self.corner_verdicts_path = self.path / "corners" / "verdicts.jsonl"
         self.commands_path = self.path / "commands.jsonl"
+        self.settings_path = self.path / "settings.yaml"
         self.figures = self.path / "figures"
+
+    def __repr__(self) -> str:
+        if not self.is_described():
+            return f"Run({str(self.path)!r}, without a model)"
+        about = self.describe()
+        parts = [about.architecture or "a model of your own"]
+        parts += [f"data {about.data}"] if about.data else []
+        parts += [f"eps {about.eps:.4g}"] if isinstance(about.eps, float) else []
+        grafted = sum(site.grafted for site in about.grafted or [])
+        parts += [f"{grafted:,} neurons grafted"] if grafted else []
+        return f"Run({str(self.path)!r}, {', '.join(parts)})"
 
     def describe(self) -> ModelDescription:
         """What `model.json` says."""
         if not self.description_path.exists():
             raise LingraftError(
-                f"{self.path} is not a run folder: it has no model.json. Make one with `lingraft train`."
+                f"{self.path} is not a run folder: it has no model.json. Make one with `lingraft train` or, of a"
+                " trained network of your own, with `lingraft save`."
             )
         try:
             description = ModelDescription.model_validate(read_json(self.description_path))
@@ -99,6 +123,14 @@ class Run:
         """Write `model.safetensors`, with what is said of the weights as metadata."""
         save_tensors(self.weights_path, model.state_dict(), metadata)
 
+    def keep_onnx(self, source: Path) -> None:
+        """Keep the ONNX file that the network was read from, with weights that it may have in other files."""
+        from lingraft.formats.onnx_file import read_model  # slow to import, and few runs need it
+
+        content = read_model(source).SerializeToString()
+        with replacing(self.onnx_path) as part:
+            part.write_bytes(content)
+
     def inside(self, name: str) -> Path:
         """The path of a file that a record of the run names; a LingraftError if it is not in the run's folder."""
         path = self.path / name
@@ -120,6 +152,7 @@ class Run:
             self.scores_path,
             self.grafted_scores_path,
             self.commands_path,
+            self.settings_path,
         ):
             path.unlink(missing_ok=True)
 
@@ -159,25 +192,54 @@ class Run:
         return read_lines(self.commands_path)
 
 
-def load(run: str | Path | Run, model: nn.Module | None = None, device: str | torch.device = "cpu") -> nn.Module:
-    """The model of a run folder, in eval mode, ready to use on images in [0, 1].
+def load(run: str | Path | Run, model: nn.Module | str | None = None, device: str | torch.device = "cpu") -> nn.Module:
+    """The model of a run folder, in eval mode, ready to use on images in [0, 1], or what else it was trained on.
 
-    A network of the zoo is built by its name; for a module of your own pass a new instance as `model`,
-    whose weights are then replaced. Of a grafted run you get the grafted model (of your own module a grafted copy).
+    A network of the zoo is built by its name, one that came from an ONNX file from its copy. For a module of your own
+    pass a new instance as `model`, whose weights are then replaced, or name the code that makes one, "net.py:make_net":
+    what a run says of its code is never run unasked. Of a grafted run you get the grafted model (of your own module a
+    grafted copy).
     """
     run = run if isinstance(run, Run) else Run(run)
     description = run.describe()
-    if model is None:
-        if description.architecture is None:
-            raise LingraftError(
-                f"{run.path} holds a model of your own. Pass it: lingraft.load(run, model=YourModel())."
-            )
-        model = _build(description, run.weights_path)
+    network = _network(run, description, run.model if model is None else model)
     if description.grafted is not None:
-        model = prepared(model, {site.name: site.shape for site in description.grafted})
+        network = prepared(network, {site.name: site.shape for site in description.grafted})
     tensors, _ = load_tensors(run.weights_path)
-    load_weights(model, tensors, run.weights_path)
-    return model.to(device).eval()
+    load_weights(network, tensors, run.weights_path)
+    return network.to(device).eval()
+
+
+def _network(run: Run, description: ModelDescription, model: nn.Module | str | None) -> nn.Module:
+    """The network of a run without its weights: what is given for it, else what the run can build without code."""
+    origin = description.origin
+    if isinstance(model, nn.Module):
+        return model
+    if model is not None:
+        network: nn.Module = network_from(model)
+        now = origin_of(model)
+        if origin is not None and now is not None and now.sha256 != origin.sha256:
+            console.print(
+                f"[yellow]note:[/] {escape(now.place)} is not what {escape(str(run.path))} was made with"
+                f" ({escape(printable(origin.place))}): the file has changed, or it is another one.",
+                highlight=False,
+                soft_wrap=True,
+            )
+        return network
+    if description.architecture is not None:
+        return _build(description, run.weights_path)
+    if origin is not None and origin.is_onnx:
+        return network_from(run.onnx_path)
+    if origin is None:
+        raise LingraftError(
+            f"{run.path} holds a model of your own. Pass it: lingraft.load(run, model=YourModel()), or name the code"
+            " that makes it: --model net.py:make_net."
+        )
+    raise LingraftError(
+        f"{run.path} holds a model of your own, which {origin.place} makes. lingraft runs no code that you do not name:"
+        f" if you trust it, add --model {origin.place}. In Python: lingraft.Run(path, model={origin.place!r}), or"
+        " lingraft.load(path, model=YourModel())."
+    )
 
 
 def _build(description: ModelDescription, weights: Path) -> nn.Module:

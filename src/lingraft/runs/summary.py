@@ -21,6 +21,8 @@ class Summary:
     far and has no count (for one that intervals verify, the count is by intervals, for all others by CROWN).
     `time` is the mean of the seconds of the `time_images` that were neither misclassified nor successfully attacked.
     `curve` gives (limit in seconds, VA had that been the limit). `stages` counts what decided the decided ones.
+    `proofs` counts the verified ones that have a certificate, `proofs_checked` those whose certificate the checker
+    accepted, `proofs_rejected` those whose it did not.
     """
 
     images: int
@@ -40,6 +42,15 @@ class Summary:
     unknown_reasons: dict[str, int]
     stages: dict[str, int]
     curve: list[tuple[float, float]]
+    proofs: int
+    proofs_checked: int
+    proofs_rejected: int
+
+    @property
+    def proofs_said(self) -> str | None:
+        """What became of the proofs, in words; None where none was written."""
+        counts = self.proofs, self.proofs_checked, self.proofs_rejected
+        return proofs_in_words(self.verified, *counts) if self.proofs else None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -54,6 +65,7 @@ def summarize(results: Iterable[Result], timeout: float) -> Summary:
     unstable = [sum(r.unstable.values()) / r.neurons for r in results if r.unstable and r.neurons]
     times = [r.seconds for r in results if r.verdict != "misclassified" and not was_attacked(r)]
     decided = Counter(r.stage for r in results if r.verdict != "unknown")
+    states = Counter(r.proof_state for r in results if r.verdict == "verified")
     reasons = Counter(r.reason or "" for r in results if r.verdict == "unknown")
     return Summary(
         images=len(results),
@@ -73,7 +85,18 @@ def summarize(results: Iterable[Result], timeout: float) -> Summary:
         unknown_reasons=dict(sorted(reasons.items())),
         stages=dict(sorted(decided.items())),
         curve=va_curve(results, _limits(timeout)),
+        proofs=states["written"] + states["checked"] + states["rejected"],
+        proofs_checked=states["checked"],
+        proofs_rejected=states["rejected"],
     )
+
+
+def proofs_in_words(verified: int, proofs: int, checked: int, rejected: int) -> str:
+    """What became of the `proofs` that were written, of so many verified images."""
+    if not checked + rejected:
+        return f"{proofs:,} of {verified:,} proofs written, not checked"
+    text = f"{checked:,} of {verified:,} proofs checked by the independent checker"
+    return f"{text}, which rejected {rejected:,}" if rejected else text
 
 
 def in_time(result: Result, timeout: float) -> Result:

@@ -20,8 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lingraft.ball import Range, eps_name, kept
 from lingraft.errors import LingraftError
 from lingraft.files import append_line, read_lines
+from lingraft.names import short_name
 from lingraft.runs import Run, load_tensors, save_tensors
 from lingraft.runs.summary import VERDICTS
 from lingraft.solver.confirmation import checked
@@ -50,6 +52,8 @@ def record_of(result: Result) -> dict[str, Any]:
         "domains": result.domains,
         "memory": round(result.memory, 1),
         "error": result.error,
+        "certificate": result.certificate,
+        "checked": result.checked,
     }
 
 
@@ -72,11 +76,17 @@ def result_of(record: Mapping[str, Any]) -> Result:
         eps=record["eps"],
         against=list(crown),
         error=record["error"],
+        certificate=_said(record.get("certificate")),  # version 0.1.0 said nothing
+        checked=_said(record.get("checked")),
     )
 
 
 def _by_name(names: list[int], bounds: list[float]) -> dict[str, float | None]:
     return {str(j): b if math.isfinite(b) else None for j, b in zip(names, bounds, strict=False)}
+
+
+def _said(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 def _number(value: float | None) -> float:
@@ -115,7 +125,7 @@ class Verdicts:
                 kept.setdefault(_key(record), []).insert(0, (path, record))
         found = {}
         for i, index in enumerate(self.indices):
-            name = {"data": self.data, "index": index}
+            name = {"data": self.data, "index": index, "eps": self._eps}
             known = kept.get(_key(self._about(i)), [])
             # the newest first, but those of this name before others
             for path, record in sorted(known, key=lambda each: not name.items() <= each[1].items()):
@@ -124,19 +134,28 @@ class Verdicts:
                     in_file = path == self.run.verdicts_path or index in self.apart
                     if not (in_file and name.items() <= record.items()):
                         append_line(self._path(index), {**record, **name})
-                    result.index, found[i] = index, result
+                    result.index, result.eps, found[i] = index, self._eps, result
                     break
         return found
 
     def keep(self, result: Result) -> None:
-        """Add one result to the file; its witness first, so that no record is without it."""
+        """Add one result to the file; its witness first, so that no record is without it.
+
+        One that is kept again, as its certificate was checked since, takes the place of what was known of it.
+        """
         record = {**self._about(self.indices.index(result.index)), **record_of(result)}
         if result.witness is not None:
-            name = f"witnesses/{self.data}-{result.index}-eps{result.eps:.6g}.safetensors"
+            assert self.request.eps is not None
+            radius = f"{self.request.eps:.6g}".replace(" #", "-")
+            name = f"witnesses/{short_name(self.data)}-{result.index}-eps{radius}.safetensors"
             about = {"label": result.label, "eps": result.eps, "weights": self.weights}
             save_tensors(self.run.path / name, {"witness": result.witness}, about)
             record["witness"] = name
         append_line(self._path(result.index), record)
+
+    @property
+    def _eps(self) -> float | str | None:
+        return None if self.request.eps is None else eps_name(self.request.eps)
 
     def _path(self, index: int) -> Path:
         return self.run.corner_verdicts_path if index in self.apart else self.run.verdicts_path
@@ -152,7 +171,7 @@ class Verdicts:
             "image": digest_image(self.request.images[i]),
             "index": self.indices[i],
             "label": self.request.labels[i],
-            "eps": self.request.eps,
+            "eps": self._eps,
             "clip": _range(self.request.clip),
             "precision": self.precision,
             "double": self.limits.double,
@@ -190,8 +209,8 @@ def _key(record: Mapping[str, Any]) -> tuple[str, ...]:
     return (precision, *(str(record.get(name)) for name in ("question", "double")))
 
 
-def _range(clip: tuple[float, float] | None) -> list[float] | None:
-    return None if clip is None else [float(end) for end in clip]
+def _range(clip: Range) -> list[float | str] | None:
+    return None if clip is None else [kept(end) if isinstance(end, float) else eps_name(end) for end in clip]
 
 
 def digest_weights(run: Run) -> str:

@@ -1,5 +1,6 @@
 """Bounds of the pre-activations of every site over a region, by intervals and by CROWN, and of the margins."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -94,6 +95,28 @@ def _lines(site: Site, lower: Tensor, upper: Tensor) -> Lines:
     own = (site.slope, site.intercept, site.slope, site.intercept)
     lines = site.activation.lines(lower, upper)
     return Lines(*(torch.where(site.grafted, a, b) for a, b in zip(own, lines, strict=True)))
+
+
+def output_bounds(
+    network: Network, region: Region, sites: Mapping[int, tuple[Tensor, Tensor]] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Bounds (outputs,) of what the network gives on a region: by intervals or, with bounds of its sites, by CROWN."""
+    found = bound_sites(network, region, Budget(), "intervals")
+    low, high = found.logits
+    if sites is None:
+        return low, high
+    for i, (lower, upper) in sites.items():
+        site, known = network.nodes[i], found.bounds[i]
+        assert isinstance(site, Site)
+        lower = torch.maximum(lower, known[0])
+        found.bounds[i] = lower, torch.maximum(torch.minimum(upper, known[1]), lower)
+        found.lines[i] = _lines(site, *found.bounds[i])
+    every = torch.arange(len(low), device=low.device)
+    below, above = crown_bounds(
+        network, len(network.nodes) - 1, every, found.lines, found.center, found.radius, Budget(), found.losses
+    )
+    low = torch.maximum(low, below)
+    return low, torch.maximum(torch.minimum(high, above), low)
 
 
 def margin_intervals(found: SiteBounds, spec: Tensor, offset: Tensor) -> Tensor:

@@ -1,4 +1,7 @@
-"""Ways to bound the pre-activations of every site, by name. A new one is a function and a line in `METHODS`."""
+"""Ways to bound the pre-activations of every site, by name. A new one is a function and a line in `METHODS`.
+
+Bounds of the outputs follow from those of the sites.
+"""
 
 from collections.abc import Callable
 
@@ -6,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.names import lookup
-from lingraft.solver.bounds import bound_sites
+from lingraft.solver.bounds import bound_sites, output_bounds
 from lingraft.solver.budget import Budget
 from lingraft.solver.intervals import interval_bounds
 from lingraft.solver.network import Network
@@ -38,22 +41,30 @@ METHODS: dict[str, Method] = {
 }
 
 
-def bounds(
-    model: nn.Module, region: Region | tuple[Tensor, Tensor], method: str = "crown"
-) -> dict[str, tuple[Tensor, Tensor]]:
+class Bounds(dict[str, tuple[Tensor, Tensor]]):
+    """Site name → lower and upper bounds (neuron shape); `outputs` are those of the model's outputs (classes,)."""
+
+    def __init__(self, sites: dict[str, tuple[Tensor, Tensor]], outputs: tuple[Tensor, Tensor]):
+        super().__init__(sites)
+        self.outputs = outputs
+
+
+def bounds(model: nn.Module, region: Region | tuple[Tensor, Tensor], method: str = "crown") -> Bounds:
     """Lower and upper bounds (neuron shape, float64) of the pre-activations of every site over a region.
 
     `method` is "intervals", "crown" (CROWN intersected with intervals) or "alpha-crown" (its slopes optimized for
-    every neuron). Sound for all images of the region; keys are the names that `lingraft.sites` gives.
+    every neuron). Sound for all images of the region; keys are the names that `lingraft.sites` gives. The bounds of
+    the outputs, e.g. logits, are in `.outputs`: by intervals, otherwise by CROWN with these bounds of the sites.
     """
     bound = lookup("method", method, METHODS)
     region = region if isinstance(region, Region) else Region(*region)
     network = Network.from_module(model, region.lower.shape)
     each = bound(network, region.lower[None], region.upper[None])
-    result = {}
+    found = {}
     for i in network.bends:
         site = network.nodes[i]
         assert isinstance(site, Site)
         one, other = ((network.outside(end)[0] - site.offset) / site.gain for end in each[i])
-        result[site.name] = torch.minimum(one, other), torch.maximum(one, other)
-    return result
+        found[site.name] = torch.minimum(one, other), torch.maximum(one, other)
+    within = {i: (lower[0], upper[0]) for i, (lower, upper) in each.items()}
+    return Bounds(found, output_bounds(network, region, None if method == "intervals" else within))

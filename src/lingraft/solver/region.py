@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lingraft.ball import PIXELS, Ball, Clip, Eps, radius, require_inside, value_range
 from lingraft.errors import LingraftError
 
 
@@ -24,21 +25,23 @@ class Region:
             raise LingraftError("the region is empty: lower exceeds upper somewhere. Swap or repair the bounds.")
 
     @classmethod
-    def ball(cls, image: Tensor, eps: float, clip: tuple[float, float] | None = (0.0, 1.0)) -> "Region":
-        """The ℓ∞ ball of radius `eps` around an image, cut to the pixel range; computed in float64."""
-        if not 0 <= eps < float("inf"):
-            raise LingraftError(f"eps is {eps}; it must be a number ≥ 0, in pixels of [0, 1], e.g. 2/255.")
+    def ball(cls, image: Tensor, eps: Eps, clip: Clip = PIXELS) -> "Region":
+        """The ℓ∞ ball of radius `eps` around an image, cut to the range of values; computed in float64.
+
+        `eps` is a number, a text such as "2/255", or a tensor with a radius for each feature; `clip` a pair of numbers
+        or of such tensors, or None for no limits.
+        """
         if not bool(torch.isfinite(image).all()):
             raise LingraftError("an image holds NaN or infinity. Repair the data.")
-        center = image.double()
-        if clip is None:
-            return cls(center - eps, center + eps)
-        if bool((center < clip[0]).any() or (center > clip[1]).any()):
-            raise LingraftError(
-                f"an image has values outside the pixel range [{clip[0]}, {clip[1]}]. Scale it, or pass clip=None,"
-                " or give lower and upper in the network's own input space."
-            )
-        return cls((center - eps).clamp(min=clip[0]), (center + eps).clamp(max=clip[1]))
+        limits = value_range(clip)
+        require_inside(image[None], limits, "the values of an image")
+        return cls.within(Ball.around(radius(eps, alike=True), (1, *image.shape), limits), image)
+
+    @classmethod
+    def within(cls, ball: Ball, image: Tensor) -> "Region":
+        """That of a ball around an image; computed in float64."""
+        lower, upper = ball.bounds(image[None].double())
+        return cls(lower[0], upper[0])
 
     def narrowed(self) -> tuple[Tensor, Tensor]:
         """The largest float32 box inside the region: a float32 image in it lies in the region exactly.

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lingraft.ball import PIXELS, Ball, Clip, Eps, Radius, Range, radius, require_inside, value_range
+from lingraft.device import require_precision
 from lingraft.errors import LingraftError
 from lingraft.solver.agreement import Agreement
 from lingraft.solver.branching import require_rule
@@ -16,7 +18,8 @@ from lingraft.solver.network import Network
 from lingraft.solver.region import Region
 from lingraft.solver.verifier import Problem
 
-#: C (K, classes) and d (K,): every row of C·logits + d must be positive.
+#: C (K, outputs) and d (K,): every row of C·outputs + d must be positive. C (N, K, outputs), d (N, K) or both: of each
+#: image its own.
 Constraints = tuple[Any, Any]
 
 
@@ -53,24 +56,29 @@ class Request:
         images: Any,
         labels: Any,
         *,
-        eps: float | None = None,
+        eps: Eps | None = None,
         lower: Any = None,
         upper: Any = None,
-        clip: tuple[float, float] | None = (0.0, 1.0),
+        clip: Clip = PIXELS,
         constraints: Constraints | None = None,
     ):
         self.model = model
-        self.eps, self.clip = eps, clip
+        require_precision(model)
+        self.clip: Range = value_range(clip)
         self.box = _box(eps, lower, upper)
-        self.images = _images(images, self.box)
-        if self.box is None:
-            _check_ball(self.images, eps, clip)
-        self.network = Network.from_module(model, self.images.shape[1:])
+        self.eps: Radius | None = None if eps is None else radius(eps)
+        self.images = _images(images, self.box, self.clip)
+        self.ball: Ball | None = None
+        if self.eps is not None:
+            require_inside(self.images, self.clip, "the images")
+            self.ball = Ball.around(self.eps, self.images.shape, self.clip)
+        self.network = _network(model, self.images)
         self.classes = self.network.nodes[-1].size
         self.labels = _labels(labels, len(self.images), self.classes)
         if self.labels is None and constraints is None:
             raise LingraftError("there are no labels. Give the right class of every image, or constraints=(C, d).")
-        self.constraints = None if constraints is None else _constraints(constraints, self.classes)
+        #: C (N, K, outputs) and d (N, K), N = 1 where they are the same for all images
+        self.constraints = None if constraints is None else _constraints(constraints, len(self.images), self.classes)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -79,20 +87,22 @@ class Request:
         """The region around image `i`."""
         if self.box is not None:
             return Region(self.box[0][i].clone(), self.box[1][i].clone())
-        assert self.eps is not None
-        return Region.ball(self.images[i], self.eps, self.clip)
+        assert self.ball is not None
+        return Region.within(self.ball.at(slice(i, i + 1)), self.images[i])
 
     def against(self, i: int) -> list[int]:
         """What each margin of image `i` is about: the class that the label is compared with, or the constraint."""
         if self.constraints is not None:
-            return list(range(len(self.constraints[1])))
+            return list(range(self.constraints[1].shape[1]))
         assert self.labels is not None
         return [j for j in range(self.classes) if j != self.labels[i]]
 
     def margins(self, i: int) -> tuple[Tensor, Tensor]:
-        """spec (L, classes) and offset (L,), float64: spec·logits + offset must be positive."""
+        """spec (L, outputs) and offset (L,), float64: spec·outputs + offset must be positive."""
         if self.constraints is not None:
-            return self.constraints
+            spec, offset = self.constraints
+            # clones: sent to a worker, a part of a tensor takes all of it along
+            return spec[i if len(spec) > 1 else 0].clone(), offset[i if len(offset) > 1 else 0].clone()
         assert self.labels is not None
         others = self.against(i)
         spec = torch.zeros(len(others), self.classes, dtype=torch.float64)
@@ -154,19 +164,17 @@ def _tensor(value: Any, what: str) -> Tensor:
             " takes them out of a DataLoader or Dataset: data.pixels(), data.labels."
         ) from error
     if not tensor.is_floating_point():
-        raise LingraftError(f"{what} must be floating-point numbers, not {tensor.dtype}. Scale bytes by 1/255.")
+        raise LingraftError(f"{what} must be floating-point numbers, not {tensor.dtype}. Use .float().")
     if not bool(torch.isfinite(tensor).all()):
         raise LingraftError(f"{what} hold NaN or infinity. Repair the data.")
     return tensor.clone() if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
 
 
-def _box(eps: float | None, lower: Any, upper: Any) -> tuple[Tensor, Tensor] | None:
+def _box(eps: Eps | None, lower: Any, upper: Any) -> tuple[Tensor, Tensor] | None:
     """lower and upper (N, *shape) where they are given instead of eps."""
     if (eps is None) == (lower is None and upper is None) or (lower is None) != (upper is None):
         raise LingraftError("give either eps, the radius around every image, or both lower and upper.")
     if eps is not None:
-        if not (math.isfinite(eps) and eps >= 0):
-            raise LingraftError(f"eps is {eps}; it must be a number ≥ 0, in pixels of [0, 1], e.g. 2/255.")
         return None
     low, high = _tensor(lower, "lower"), _tensor(upper, "upper")
     if low.shape != high.shape:
@@ -177,17 +185,23 @@ def _box(eps: float | None, lower: Any, upper: Any) -> tuple[Tensor, Tensor] | N
     return low, high
 
 
-def _images(images: Any, box: tuple[Tensor, Tensor] | None) -> Tensor:
-    """The images (N, *shape); the middle of their regions where only these are given."""
+def _images(images: Any, box: tuple[Tensor, Tensor] | None, clip: Range) -> Tensor:
+    """The images (N, *shape); the middle of their regions where only these are given. Bytes mean their 255th parts."""
     if images is None:
         if box is None:
             raise LingraftError("there are no images. Give a tensor (N, *shape).")
         return (box[0] + box[1]) / 2
+    if str(getattr(images, "dtype", "")).endswith("uint8"):
+        if box is not None or clip not in (PIXELS, None):
+            raise LingraftError(
+                "uint8 images mean values in [0, 1], their 255th parts. Leave out clip, or give images.float()."
+            )
+        images = torch.as_tensor(images).float() / 255
     tensor = _tensor(images, "the images")
-    if tensor.dim() not in (2, 4):
+    if tensor.dim() < 2:
         raise LingraftError(
-            f"images must have the shape (N, C, H, W) or (N, features), not {tuple(tensor.shape)}."
-            + (" A single image is image[None]." if tensor.dim() == 3 else "")
+            f"images must have the shape (N, C, H, W), tables (N, features), not {tuple(tensor.shape)}. A single sample"
+            " is sample[None]."
         )
     if box is not None and box[0].shape != tensor.shape:
         raise LingraftError(
@@ -197,23 +211,15 @@ def _images(images: Any, box: tuple[Tensor, Tensor] | None) -> Tensor:
     return tensor
 
 
-def _check_ball(images: Tensor, eps: float | None, clip: tuple[float, float] | None) -> None:
-    if clip is None:
-        return
-    low, high = clip
-    if not low < high:
-        raise LingraftError(f"clip is {clip}; it must be (lowest, highest) pixel value, or None.")
-    if eps is not None and eps > high - low:
+def _network(model: nn.Module, images: Tensor) -> Network:
+    try:
+        return Network.from_module(model, images.shape[1:])
+    except LingraftError as error:
+        if images.dim() != 3:
+            raise
         raise LingraftError(
-            f"eps is {eps:g}, more than the whole pixel range [{low:g}, {high:g}]. For pixels of [0, 1] write e.g."
-            " 2/255; for others give their clip."
-        )
-    outside = ((images < low) | (images > high)).flatten(1).any(1).nonzero().flatten().tolist()
-    if outside:
-        raise LingraftError(
-            f"image {outside[0]} has values outside the pixel range [{low:g}, {high:g}]. Scale it, or pass clip=None,"
-            " or give lower and upper in the network's own input space."
-        )
+            f"{error} (The images have the shape {tuple(images.shape)}; one image is image[None].)"
+        ) from error
 
 
 def _labels(labels: Any, count: int, classes: int) -> list[int] | None:
@@ -236,16 +242,20 @@ def _labels(labels: Any, count: int, classes: int) -> list[int] | None:
     return values
 
 
-def _constraints(constraints: Constraints, classes: int) -> tuple[Tensor, Tensor]:
+def _constraints(constraints: Constraints, count: int, outputs: int) -> tuple[Tensor, Tensor]:
+    """C (N, K, outputs) and d (N, K), N being 1 or the number of images in either."""
     try:
         matrix, shift = constraints
     except (TypeError, ValueError) as error:
         raise LingraftError("constraints must be a pair (C, d), meaning C·logits + d > 0.") from error
     spec, offset = (torch.as_tensor(t).detach().cpu().double() for t in (matrix, shift))
-    if spec.dim() != 2 or spec.shape[1] != classes or not len(spec) or offset.shape != spec.shape[:1]:
+    given = tuple(spec.shape), tuple(offset.shape)
+    spec, offset = spec[None] if spec.dim() == 2 else spec, offset[None] if offset.dim() == 1 else offset
+    fits = spec.dim() == 3 and offset.dim() == 2 and len(spec) in (1, count) and len(offset) in (1, count)
+    if not fits or spec.shape[2] != outputs or not spec.shape[1] or offset.shape[1] != spec.shape[1]:
         raise LingraftError(
-            f"constraints (C, d) must have the shapes (K, {classes}) and (K,), not {tuple(spec.shape)} and"
-            f" {tuple(offset.shape)}."
+            f"constraints (C, d) must have the shapes (K, {outputs}) and (K,), or for each image its own"
+            f" ({count}, K, {outputs}) and ({count}, K), not {given[0]} and {given[1]}."
         )
     if not bool(torch.isfinite(spec).all() and torch.isfinite(offset).all()):
         raise LingraftError("the constraints hold NaN or infinity. Repair them.")

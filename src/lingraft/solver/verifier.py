@@ -56,10 +56,11 @@ class Result:
     `verdict` is "verified", "falsified", "unknown" (with a `reason`) or "misclassified"; `stage` is what decided it;
     `crown` and `alpha` are the lower bounds of the margins at the root before and after optimization, `unstable` counts
     the unstable neurons of every site (`nonlinearity.py`), of `neurons` in all; `memory` is the process's peak in MiB.
-    `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them, `against` what each margin
-    compares the label with (classes, or rows of constraints), and an `error` that ended it. `proof` is there if it was
-    asked for and the verdict is "verified", `remainder` if the search was stopped to be divided. `certificate` says
-    whether a verified image has one, `checked` whether the checker accepts it; None where that was not asked.
+    `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them (of a tensor, its name),
+    `against` what each margin compares the label with (classes, or rows of constraints), and an `error` that ended it.
+    `proof` is there if it was asked for and the verdict is "verified", `remainder` if the search was stopped to be
+    divided. `certificate` says whether a verified image has one, `checked` whether the checker accepts it; None where
+    that was not asked.
     """
 
     verdict: str
@@ -75,13 +76,28 @@ class Result:
     neurons: int = 0
     index: int = 0
     label: int | None = None
-    eps: float | None = None
+    eps: float | str | None = None
     against: list[int] = field(default_factory=list)
     error: str | None = None
     proof: Proof | None = None
     remainder: Remainder | None = None
     certificate: bool | None = None
     checked: bool | None = None
+
+    @property
+    def proof_state(self) -> str | None:
+        """What became of its proof: "checked", "rejected", "written", "missing"; None where nobody asked for one."""
+        if self.certificate is None:
+            return None
+        if not self.certificate:
+            return "missing"
+        return "written" if self.checked is None else "checked" if self.checked else "rejected"
+
+    def __repr__(self) -> str:
+        label = "" if self.label is None else f", label {self.label}"
+        why = f" ({self.reason})" if self.reason else ""
+        state = "" if self.proof_state is None else f", proof {self.proof_state}"
+        return f"Result(image {self.index}{label}: {self.verdict}{why} by {self.stage}, {self.seconds:.3g} s{state})"
 
 
 class Verifier:

@@ -3,6 +3,7 @@
 `train_network` is the one call; `fit` with a `Plan` of your own trains anything else with the same guarantees.
 """
 
+from lingraft.training.callbacks import EarlyStopping, OnEpoch, TensorBoard, print_epoch
 from lingraft.training.config import METHODS, PRESETS, Method, TrainingConfig, make_loss, with_preset
 from lingraft.training.history import Epoch, History
 from lingraft.training.initialization import draw, initialize, initialize_for_intervals
@@ -16,14 +17,17 @@ __all__ = [
     "PRESETS",
     "SCHEDULES",
     "Destination",
+    "EarlyStopping",
     "Epoch",
     "Figures",
     "History",
     "Loss",
     "Method",
+    "OnEpoch",
     "Plan",
     "Schedule",
     "ScheduledLoss",
+    "TensorBoard",
     "TrainingConfig",
     "TrainingData",
     "draw",
@@ -33,6 +37,7 @@ __all__ = [
     "loss_at",
     "make_loss",
     "make_schedule",
+    "print_epoch",
     "total",
     "train_network",
     "with_preset",

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lingraft.attack.ball import bounds
+from lingraft.ball import Ball, Eps
 from lingraft.training.differentiable import (
     Interval,
     clean_pass,
@@ -30,13 +31,13 @@ SMALLEST_PART = 1e-3
 class CertifiedLoss:
     """weight · (upper bound of the cross entropy) + (1 − weight) · (another loss) + λ · (tightness + balance).
 
-    The bound is the cross entropy at the lower bounds of the margins over the ball of radius `eps`, cut to [0, 1].
-    Batch norm in training mode normalizes the bounds by the statistics of the clean images (Shi et al. 2021).
+    The bound is the cross entropy at the lower bounds of the margins over the ball of radius `eps`, cut to the range of
+    values. Batch norm in training mode normalizes the bounds by the statistics of the clean images (Shi et al. 2021).
     Papers: Gowal et al., "On the effectiveness of interval bound propagation", 2018; De Palma et al., "Expressive
     losses for verified robustness via convex combinations", ICLR 2024.
     """
 
-    eps: float
+    eps: Ball | Eps
     weight: float = 1.0
     #: what gets the rest of the weight; None: the cross entropy of the images themselves
     other: Loss | None = None
@@ -84,7 +85,7 @@ class IntervalTraining:
     are the tighter ones for a network that has not learned to have tight intervals yet.
     """
 
-    eps: float
+    eps: Ball | Eps
     ramp: Ramp
     #: κ at the start and at the end of the ramp
     kappa: tuple[float, float] = (0.0, 0.0)
@@ -97,7 +98,7 @@ class IntervalTraining:
         part = self.ramp(time)
         kappa = (1 - part) * self.kappa[0] + part * self.kappa[1]
         return CertifiedLoss(
-            self.eps * max(part, SMALLEST_PART),
+            Ball.of(self.eps).scaled(max(part, SMALLEST_PART)),
             weight=1 - kappa,
             crown=1 - part if self.crown else 0.0,
             regularization=self.regularization * (1 - part),
@@ -112,7 +113,7 @@ class MixedTraining:
     asks only for bounds that a verifier can finish; α = 1 is IBP. ε grows and the regularizers fade as in IBP.
     """
 
-    eps: float
+    eps: Ball | Eps
     ramp: Ramp
     alpha: float = 0.01
     attack_steps: int = 1
@@ -121,7 +122,7 @@ class MixedTraining:
     def at(self, time: float) -> Loss:
         """The loss at a time in epochs."""
         part = self.ramp(time)
-        eps = self.eps * max(part, SMALLEST_PART)
+        eps = Ball.of(self.eps).scaled(max(part, SMALLEST_PART))
         return CertifiedLoss(
             eps,
             weight=self.alpha,

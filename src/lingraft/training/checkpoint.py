@@ -30,13 +30,20 @@ class Checkpoint:
     weights: Mapping[str, Tensor]
     #: as in `optimizer_state`: part → name of the parameter → tensor
     optimizer: Mapping[str, Mapping[str, Tensor]]
+    #: whether `on_epoch` ended training: then there is no next epoch
+    stopped: bool = False
 
     @classmethod
     def of(
-        cls, model: nn.Module, optimizer: torch.optim.Optimizer, settings: Mapping[str, Any], epochs: Sequence[Epoch]
+        cls,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        settings: Mapping[str, Any],
+        epochs: Sequence[Epoch],
+        stopped: bool = False,
     ) -> "Checkpoint":
         """The state now."""
-        return cls(settings, epochs, model.state_dict(), optimizer_state(model, optimizer))
+        return cls(settings, epochs, model.state_dict(), optimizer_state(model, optimizer), stopped)
 
     def save(self, run: Run) -> None:
         """Write it, atomically."""
@@ -44,7 +51,8 @@ class Checkpoint:
         for part, values in self.optimizer.items():
             tensors |= {f"{part}.{name}": tensor for name, tensor in values.items()}
         history = [epoch.as_dict() for epoch in self.epochs]
-        save_tensors(run.checkpoint_path, tensors, {"settings": dict(self.settings), "history": history})
+        about = {"settings": dict(self.settings), "history": history, "stopped": self.stopped}
+        save_tensors(run.checkpoint_path, tensors, about)
 
     @classmethod
     def load(cls, run: Run) -> "Checkpoint":
@@ -56,7 +64,8 @@ class Checkpoint:
                 part, _, name = key.partition(".")
                 parts[part][name] = tensor
             epochs = [Epoch.of(record) for record in metadata["history"]]
-            return cls({**metadata["settings"]}, epochs, parts.pop("model"), parts)
+            stopped = metadata.get("stopped", False) is True  # older versions could not be
+            return cls({**metadata["settings"]}, epochs, parts.pop("model"), parts, stopped)
         except (LingraftError, KeyError, TypeError) as error:
             raise LingraftError(f"training cannot go on from {run.checkpoint_path}: {error} {_START_OVER}") from error
 

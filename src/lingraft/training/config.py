@@ -1,10 +1,11 @@
 """How a network is trained robustly: all that can be set, checked when it is made."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lingraft.ball import PIXELS, Ball, Eps, Radius, Range, eps_name, largest, radius, shown, value_range
 from lingraft.errors import LingraftError
 from lingraft.names import lookup
 from lingraft.training.certified import IntervalTraining, MixedTraining
@@ -24,7 +25,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "laptop": {"epochs": 15, "schedule": "one-cycle", "lr": 0.1, "validation_images": 1000},
 }
 #: The same for certified methods: that of Shi et al. 2021 for CIFAR-10, and one that a laptop finishes.
-_ADAM: dict[str, Any] = {"optimizer": "adam", "clip": 10.0, "weight_decay": 0.0, "attack_steps": 1}
+_ADAM: dict[str, Any] = {"optimizer": "adam", "gradient_clip": 10.0, "weight_decay": 0.0, "attack_steps": 1}
 CERTIFIED_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {**_ADAM, "epochs": 160, "schedule": "step", "lr": 5e-4},
     "laptop": {**_ADAM, "epochs": 20, "schedule": "one-cycle", "lr": 2e-3, "validation_images": 1000},
@@ -36,8 +37,9 @@ _CERTIFIED_SETTINGS = ("warm_up", "ramp", "kappa", "alpha", "regularization")
 class TrainingConfig:
     """The defaults are the paper's (Section 5, "Training details")."""
 
-    #: radius of the ball to be robust in, in pixels of [0, 1]; 0 is standard training
-    eps: float
+    #: radius of the ball to be robust in, in values of the data, or a tensor of one for each feature; 0 is standard
+    #: training
+    eps: Radius
     method: str = "fat"
     epochs: int = 200
     batch: int = 128
@@ -61,7 +63,7 @@ class TrainingConfig:
     seed: int = 0
     optimizer: str = "sgd"
     #: longest gradient of the weights; longer ones are shortened to it
-    clip: float | None = None
+    gradient_clip: float | None = None
     #: how the weights are drawn; None: he, for certified methods intervals
     initialization: str | None = None
     #: certified methods: epochs with ε = 0, then epochs in which ε grows; None: 1, and up to half of the epochs
@@ -73,16 +75,18 @@ class TrainingConfig:
     alpha: float = 0.01
     #: λ of the regularizers that fade while ε grows
     regularization: float = 0.5
+    #: the range of values of the data
+    clip: Range = PIXELS
 
     def __post_init__(self) -> None:
         lookup("method", self.method, METHODS)
         lookup("schedule", self.schedule, SCHEDULES)
         for name in ("epochs", "batch", "attack_steps", "validation_steps"):
             _check(name, getattr(self, name), at_least=1)
-        for name in ("eps", "weight_decay", "fgsm_step", "grad_align", "trades_beta", "momentum"):
+        object.__setattr__(self, "eps", radius(self.eps, alike=True))
+        object.__setattr__(self, "clip", value_range(self.clip))
+        for name in ("weight_decay", "fgsm_step", "grad_align", "trades_beta", "momentum"):
             _check(name, getattr(self, name), at_least=0)
-        if self.eps > 1:
-            raise LingraftError(f"eps must lie between 0 and 1, not {self.eps}: it is a distance in pixels of [0, 1].")
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise LingraftError(f"lr must be above 0, not {self.lr}.")
         if self.momentum >= 1:
@@ -90,8 +94,8 @@ class TrainingConfig:
         lookup("optimizer", self.optimizer, OPTIMIZERS)
         if self.initialization is not None:
             lookup("initialization", self.initialization, INITIALIZATIONS)
-        if self.clip is not None and not self.clip > 0:
-            raise LingraftError(f"clip must be above 0, not {self.clip}.")
+        if self.gradient_clip is not None and not self.gradient_clip > 0:
+            raise LingraftError(f"gradient_clip must be above 0, not {self.gradient_clip}.")
         if self.certified:
             self._check_certified()
         if self.validation_images is not None:
@@ -113,6 +117,11 @@ class TrainingConfig:
                 f" {self.epochs} epochs for the full radius. Train longer, or shorten them."
             )
 
+    @property
+    def ball(self) -> Ball:
+        """The ball to be robust in."""
+        return Ball(self.eps, self.clip)
+
     def learning_rate(self) -> Schedule:
         """The factor on the learning rate over the time in epochs."""
         milestones = self.milestones
@@ -132,13 +141,15 @@ class TrainingConfig:
         return Ramp(warm_up, max(0, self.epochs // 2 - warm_up) if self.ramp is None else self.ramp)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-able; what the method does not use is left out."""
-        settings = asdict(self)
+        """JSON-able; what the method does not use is left out, and the range of values if it is that of pixels."""
+        settings = {**asdict(self), "eps": eps_name(self.eps), "clip": shown(self.clip)}
+        if self.clip == PIXELS:
+            del settings["clip"]
         if not self.certified:
             for name in _CERTIFIED_SETTINGS:
                 del settings[name]
-        if self.optimizer == "sgd" and self.clip is None:
-            del settings["optimizer"], settings["clip"]
+        if self.optimizer == "sgd" and self.gradient_clip is None:
+            del settings["optimizer"], settings["gradient_clip"]
         if self.initialization is None:
             del settings["initialization"]
         return settings
@@ -166,17 +177,17 @@ class Method:
 
 def _interval_training(config: TrainingConfig) -> ScheduledLoss:
     crown = config.method == "crown-ibp"
-    return IntervalTraining(config.eps, config.growth, config.kappa, config.regularization, crown)
+    return IntervalTraining(config.ball, config.growth, config.kappa, config.regularization, crown)
 
 
 #: The one list of methods: name → what it is.
 METHODS: dict[str, Method] = {
     "fat": Method(
         "fast adversarial training with GradAlign, the paper's",
-        lambda config: FastAdversarialLoss(config.eps, config.fgsm_step, config.grad_align),
+        lambda config: FastAdversarialLoss(config.ball, config.fgsm_step, config.grad_align),
     ),
-    "pgd": Method("adversarial training with PGD", lambda config: PgdLoss(config.eps, config.attack_steps)),
-    "trades": Method("TRADES", lambda config: TradesLoss(config.eps, config.attack_steps, config.trades_beta)),
+    "pgd": Method("adversarial training with PGD", lambda config: PgdLoss(config.ball, config.attack_steps)),
+    "trades": Method("TRADES", lambda config: TradesLoss(config.ball, config.attack_steps, config.trades_beta)),
     "ibp": Method("certified training with interval bounds", _interval_training, certified=True, keep_certified=True),
     "crown-ibp": Method(
         "certified training with CROWN bounds that give way to intervals",
@@ -187,7 +198,7 @@ METHODS: dict[str, Method] = {
     "mtl-ibp": Method(
         "adversarial training with a share of certified training",
         lambda config: MixedTraining(
-            config.eps, config.growth, config.alpha, config.attack_steps, config.regularization
+            config.ball, config.growth, config.alpha, config.attack_steps, config.regularization
         ),
         certified=True,
     ),
@@ -196,15 +207,23 @@ METHODS: dict[str, Method] = {
 
 def make_loss(config: TrainingConfig) -> Loss | ScheduledLoss:
     """The loss of the configured method; with ε = 0 nothing is attacked and every method is standard training."""
-    return METHODS[config.method].make(config) if config.eps > 0 else StandardLoss()
+    return METHODS[config.method].make(config) if largest(config.eps) > 0 else StandardLoss()
 
 
-def with_preset(preset: str, eps: float, method: str = "fat", **chosen: Any) -> TrainingConfig:
+def with_preset(preset: str, eps: Eps, method: str = "fat", **chosen: Any) -> TrainingConfig:
     """The settings that the named preset has for a method, but for those chosen: where these are None, it decides."""
     presets = CERTIFIED_PRESETS if lookup("method", method, METHODS).certified else PRESETS
     usual = lookup("preset", preset, presets)
     ours = {name: value for name, value in chosen.items() if value is not None}
-    return TrainingConfig(eps, method, **{**usual, **ours})
+    return TrainingConfig(radius(eps), method, **{**usual, **ours})
+
+
+def in_todays_words(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that were kept with a run: version 0.1.0 called `gradient_clip` clip."""
+    today = {key: in_todays_words(value) if key == "training" else value for key, value in settings.items()}
+    if isinstance(today.get("clip"), int | float):
+        today["gradient_clip"] = today.pop("clip")
+    return today
 
 
 def _check(name: str, value: float, at_least: float) -> None:

@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lingraft.attack.ball import ascend, bounds, uniform_start
+from lingraft.attack.ball import ascend, uniform_start
 from lingraft.attack.gradient import cross_entropy, input_gradient
+from lingraft.ball import Ball, Eps
 from lingraft.training.loss import Figures
 
 
@@ -15,13 +16,13 @@ def misalignment(fixed: Tensor, gradient: Tensor) -> Tensor:
     """1 − cos of the angle between two gradients of one image, averaged over the images: GradAlign, R_GA.
 
     An image with a gradient of exactly 0 has no direction and is left out, as in the code of the authors.
-    Shape: (N, C, H, W) twice → a number in [0, 2].
+    Shape: (N, *shape) twice → a number in [0, 2].
     """
-    pixels = (1, 2, 3)
+    pixels = tuple(range(1, fixed.ndim))
     norm_fixed = torch.linalg.vector_norm(fixed, dim=pixels)
     norm = torch.linalg.vector_norm(gradient, dim=pixels)
     counted = (norm_fixed > 0) & (norm > 0)
-    direction = fixed / torch.where(counted, norm_fixed, 1).view(-1, 1, 1, 1)
+    direction = fixed / torch.where(counted, norm_fixed, 1).view(-1, *(1 for _ in pixels))
     cosine = (direction * gradient).sum(pixels) / torch.where(counted, norm, 1)
     return torch.where(counted, 1 - cosine, 0).sum() / counted.sum().clamp(min=1)
 
@@ -33,24 +34,26 @@ class FastAdversarialLoss:
     Papers: Wong, Rice and Kolter, "Fast is better than free", ICLR 2020; Andriushchenko and Flammarion,
     "Understanding and improving fast adversarial training", NeurIPS 2020.
 
-    FGSM steps `step`·ε from the uniform start and is projected to the ball and to [0, 1]. GradAlign compares the
-    gradient at the image with that at a uniform point of the ball. The authors draw that point anew; here it is the
-    start of FGSM, which has the same distribution, so its gradient is computed once and serves both. Like in the code
-    of the authors, the gradient at the image is a constant and only the one at the random point is differentiated:
-    half of the double backward pass, and the regularizer turns the random gradients towards that of the image.
+    FGSM steps `step`·ε from the uniform start and is projected to the ball and to the range of values. GradAlign
+    compares the gradient at the image with that at a uniform point of the ball. The authors draw that point anew; here
+    it is the start of FGSM, which has the same distribution, so its gradient is computed once and serves both. Like in
+    the code of the authors, the gradient at the image is a constant and only the one at the random point is
+    differentiated: half of the double backward pass, and the regularizer turns the random gradients towards that of
+    the image.
     """
 
-    eps: float
+    eps: Ball | Eps
     step: float = 1.25
     grad_align: float = 0.2
 
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Figures]:
-        start = uniform_start(images, self.eps, generator)
+        ball = Ball.of(self.eps)
+        start = uniform_start(images, ball, generator)
         align = self.grad_align > 0
         gradient, _ = input_gradient(model, start, cross_entropy(labels), differentiable=align)
-        point = ascend(start, gradient.detach(), self.step * self.eps, *bounds(images, self.eps))
+        point = ascend(start, gradient.detach(), ball.reach(images, self.step), *ball.bounds(images))
         logits = model(point)
         loss = F.cross_entropy(logits, labels)
         figures = {"adversarial_accuracy": (logits.detach().argmax(1) == labels).float().mean()}

@@ -67,6 +67,11 @@ class History:
     keep_certified: bool = False
 
     @property
+    def last(self) -> Epoch:
+        """The latest epoch."""
+        return self.epochs[-1]
+
+    @property
     def best(self) -> Epoch:
         """The epoch whose weights are kept: highest robust accuracy, then standard accuracy, then the earliest.
 

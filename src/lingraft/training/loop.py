@@ -3,13 +3,14 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from lingraft.attack.evaluation import Attack, correct, robust
+from lingraft.ball import Ball, shown
 from lingraft.data import Batches, ImageSet
 from lingraft.errors import LingraftError
 from lingraft.files import append_line, line_of, read_lines, replacing
@@ -17,9 +18,11 @@ from lingraft.memory import kept_memory
 from lingraft.progress import Advance, console, progress
 from lingraft.randomness import derive_generator, derive_seed
 from lingraft.runs import ModelDescription, Run, load_tensors, load_weights
+from lingraft.settings_file import write_settings
 from lingraft.training import distributed
+from lingraft.training.callbacks import OnEpoch, as_callbacks, print_epoch
 from lingraft.training.checkpoint import Checkpoint, check_same_settings, refuse_foreign
-from lingraft.training.config import METHODS, TrainingConfig
+from lingraft.training.config import METHODS, TrainingConfig, in_todays_words
 from lingraft.training.differentiable.certify import certified_by_intervals
 from lingraft.training.history import Epoch, History, has_collapsed
 from lingraft.training.loss import Loss, ScheduledLoss, loss_at
@@ -35,6 +38,16 @@ class TrainingData:
     validation: ImageSet
     augment: bool = False
 
+    def require_ball(self, config: TrainingConfig) -> None:
+        """Refuse a radius or a range of values that is not one of these images."""
+        for data in (self.train, self.validation):
+            if data.clip != config.clip:
+                raise LingraftError(
+                    f"the images have the range of values {shown(data.clip)}, but training is told"
+                    f" {shown(config.clip)}. Give both the same clip."
+                )
+            Ball.around(config.eps, data.images.shape, data.clip)
+
 
 @dataclass(frozen=True)
 class Destination:
@@ -43,6 +56,9 @@ class Destination:
     run: Run
     description: ModelDescription
     restart: bool = False
+    #: the command that does the same, and its options, for settings.yaml
+    command: str = "train"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,12 +84,6 @@ class Plan:
         return History(epochs, resumed, self.keep_from, METHODS[self.config.method].keep_certified)
 
 
-def print_epoch(epoch: Epoch) -> None:
-    """One line where no progress bar is shown."""
-    if not console.is_terminal:
-        console.print(str(epoch), highlight=False, soft_wrap=True)
-
-
 def fit(
     model: nn.Module,
     data: TrainingData,
@@ -81,42 +91,46 @@ def fit(
     destination: Destination,
     *,
     device: torch.device | str = "cpu",
-    report: Callable[[Epoch], None] = print_epoch,
+    on_epoch: OnEpoch | Sequence[OnEpoch] = print_epoch,
 ) -> History:
     """Train `model` in place; at the end it has the weights of the best epoch and is in eval mode.
 
     After each epoch: standard accuracy and PGD accuracy on the validation images, a line in history.jsonl, the
     checkpoint, and in model.safetensors the weights of the best epoch so far (see `History.best`). Called again on the
     same run it goes on after the last whole epoch; on the CPU, with the same number of threads, the result is equal to
-    the bit. A finished run is left as it is.
+    the bit. A finished run is left as it is. `on_epoch` is called after each epoch; where it returns True, training
+    ends, and the run is finished.
     """
+    callbacks = as_callbacks(on_epoch)
     device, run, description, config = torch.device(device), destination.run, destination.description, plan.config
     description.check_fits(data.train, "training")
     description.check_fits(data.validation, "validation")
+    data.require_ball(config)
     model.to(device)
     optimizer = make_optimizer(config.optimizer, plan.groups, config.momentum, device)
     settings = {
         "model": description.architecture,
-        "data": description.data,
+        "data": description.data_sha256 or description.data,  # of a file the content: its name may change
         "training_images": len(data.train),
         **plan.settings,
     }
     if distributed.leads():
-        epochs = _begin(model, optimizer, settings, plan, destination)
+        epochs, stopped = _begin(model, optimizer, settings, plan, destination)
     distributed.mirror(run, device)
     if not distributed.leads():
-        epochs = _begin(model, optimizer, settings, plan, replace(destination, restart=False))
+        epochs, stopped = _begin(model, optimizer, settings, plan, replace(destination, restart=False))
     resumed = len(epochs)
+    last = resumed if stopped else config.epochs
     batches_an_epoch = math.ceil(len(data.train) / config.batch)
     devices = [device] if device.type == "cuda" else []
     with (
         kept_memory(),
         torch.random.fork_rng(devices),
-        progress("training", (config.epochs - resumed) * batches_an_epoch) as advance,
+        progress("training", (last - resumed) * batches_an_epoch) as advance,
     ):
         one = _OneEpoch(model, data, plan, optimizer, device, advance)
-        for number in range(resumed, config.epochs):
-            begun = time.perf_counter()
+        for number in range(resumed, last):
+            started = time.perf_counter()
             torch.manual_seed(derive_seed(config.seed, "model", number))  # for dropout and the like
             if plan.before_epoch is not None:
                 plan.before_epoch(number)
@@ -129,7 +143,7 @@ def fit(
                 sa=sa,
                 ra=ra,
                 lr=optimizer.param_groups[0]["lr"],
-                seconds=round(time.perf_counter() - begun, 3),
+                seconds=round(time.perf_counter() - started, 3),
                 overfitting=has_collapsed(ra, loss, epochs),
                 certified=certified,
                 figures=figures,
@@ -138,9 +152,12 @@ def fit(
             Checkpoint.of(model, optimizer, settings, epochs).save(run)
             _save_if_best(model, run, epochs, plan)
             append_line(run.history_path, epoch.as_dict())
-            report(epoch)
+            stops = _wants_to_stop(callbacks, plan.history(tuple(epochs), resumed), device)
             if epoch.overfitting:
                 _warn_of_overfitting(epochs, plan)
+            if stops:
+                Checkpoint.of(model, optimizer, settings, epochs, stopped=True).save(run)
+                break
     tensors, _ = load_tensors(run.weights_path)
     load_weights(model, tensors, run.weights_path)
     model.eval()
@@ -153,15 +170,15 @@ def _begin(
     settings: Mapping[str, Any],
     plan: Plan,
     destination: Destination,
-) -> list[Epoch]:
-    """Bring model, optimizer and run folder to the last whole epoch; gives the epochs done."""
+) -> tuple[list[Epoch], bool]:
+    """Bring model, optimizer and run folder to the last whole epoch; gives the epochs done, and whether it is over."""
     run = destination.run
     run.remove_parts()
     if destination.restart:
         run.remove_results()
     if run.checkpoint_path.exists():
         checkpoint = Checkpoint.load(run)
-        check_same_settings(run, checkpoint.settings, settings)
+        check_same_settings(run, in_todays_words(checkpoint.settings), settings)
         checkpoint.restore(model, optimizer, run)
     else:
         refuse_foreign(run)
@@ -171,8 +188,10 @@ def _begin(
     epochs = list(checkpoint.epochs)
     if not epochs or not run.is_described():
         run.write_description(destination.description)
+    if destination.options and not (epochs and run.settings_path.exists()):
+        write_settings(run.settings_path, destination.command, destination.options)
     if not epochs:
-        return epochs
+        return epochs, False
     # Killed right after a checkpoint, the weights of that epoch may not have been written as the best yet.
     best = plan.history(epochs).best.epoch
     if _kept_epoch(run) != best:
@@ -186,7 +205,14 @@ def _begin(
     if read_lines(run.history_path) != records:
         with replacing(run.history_path) as part:
             part.write_bytes(b"".join(map(line_of, records)))
-    return epochs
+    return epochs, checkpoint.stopped
+
+
+def _wants_to_stop(callbacks: Sequence[OnEpoch], history: History, device: torch.device) -> bool:
+    """Call them all, in the leading process; whether one of them ends training."""
+    answers = [callback(history) for callback in callbacks] if distributed.leads() else []
+    (stops,) = distributed.from_leader([float(any(answer is True for answer in answers))], 1, device)
+    return bool(stops)
 
 
 def _kept_epoch(run: Run) -> int | None:
@@ -243,7 +269,7 @@ class _OneEpoch:
             for group, learning_rate in zip(self.optimizer.param_groups, self.learning_rates, strict=True):
                 group["lr"] = learning_rate * factor
             loss = loss_at(plan.loss, moment)
-            value, figures = take_step(model, self.optimizer, loss, images, labels, noise, config.clip)
+            value, figures = take_step(model, self.optimizer, loss, images, labels, noise, config.gradient_clip)
             if not math.isfinite(value):
                 raise _diverged(f"the loss is {value} in epoch {number + 1}, step {step + 1}", number)
             count = len(images)

@@ -12,8 +12,8 @@ Figures = dict[str, Tensor]
 class Loss(Protocol):
     """A loss or a regularizer: (model, images, labels, generator) → (a number to minimize, figures for the history).
 
-    images: (N, C, H, W) in [0, 1]; labels: (N,). Everything random must be drawn from `generator`, which is on the
-    device of the images: that is what makes a resumed run end with the same weights.
+    images: (N, *shape) in the range of values; labels: (N,). Everything random must be drawn from `generator`, which
+    is on the device of the images: that is what makes a resumed run end with the same weights.
     """
 
     def __call__(

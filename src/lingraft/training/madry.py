@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lingraft.attack import pgd
+from lingraft.ball import Ball, Eps
 from lingraft.training.loss import Figures
 
 
@@ -17,7 +18,7 @@ class PgdLoss:
     Paper: Madry et al., "Towards deep learning models resistant to adversarial attacks", ICLR 2018.
     """
 
-    eps: float
+    eps: Ball | Eps
     steps: int = 10
 
     def __call__(

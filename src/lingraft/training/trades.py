@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lingraft.attack.batch_noise import noise_like
-from lingraft.attack.pgd import ascend_repeatedly, default_step
+from lingraft.attack.pgd import ascend_repeatedly
+from lingraft.ball import PIXELS, Ball, Eps
 from lingraft.training.loss import Figures
 
 
@@ -16,10 +17,11 @@ class TradesLoss:
     """Cross entropy at the image plus β times how far (KL divergence) the prediction can get from it in the ball.
 
     Paper: Zhang et al., "Theoretically principled trade-off between robustness and accuracy", ICML 2019. The inner
-    maximization is PGD on the divergence, from the image plus 0.001 times Gaussian noise, as in the authors' code.
+    maximization is PGD on the divergence, from the image plus 0.001 times Gaussian noise, as in the authors' code; of
+    data that are no pixels, whose size may be anything, plus ε/32 times the noise: as much at the authors' 8/255.
     """
 
-    eps: float
+    eps: Ball | Eps
     steps: int = 10
     beta: float = 6.0
 
@@ -32,11 +34,15 @@ class TradesLoss:
         def divergence(logits: Tensor) -> Tensor:
             return F.kl_div(logits.log_softmax(1), expected, reduction="sum")
 
-        noise = noise_like(images, lambda empty: empty.normal_(0, 0.001, generator=generator))
-        start = noise.add_(images).clamp_(0, 1)
-        point = ascend_repeatedly(
-            model, images, start, divergence, self.eps, self.steps, default_step(self.eps, self.steps)
-        )
+        ball = Ball.of(self.eps)
+        if ball.clip == PIXELS and isinstance(ball.eps, float):
+            noise = noise_like(images, lambda empty: empty.normal_(0, 0.001, generator=generator))
+        else:
+            noise = noise_like(images, lambda empty: empty.normal_(generator=generator)).mul_(
+                ball.reach(images, 1 / 32)
+            )
+        start = ball.cut(noise.add_(images))
+        point = ascend_repeatedly(model, images, start, divergence, ball, self.steps)
         in_ball = model(point)
         kl = F.kl_div(in_ball.log_softmax(1), at_image.log_softmax(1), reduction="batchmean", log_target=True)
         figures = {

@@ -1,6 +1,6 @@
 """Training a network robustly, as its settings say."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -10,9 +10,10 @@ from torch import nn
 from lingraft.attack.evaluation import evaluating
 from lingraft.data import ImageSet
 from lingraft.device import device_of
+from lingraft.training.callbacks import OnEpoch, print_epoch
 from lingraft.training.config import TrainingConfig, make_loss
-from lingraft.training.history import Epoch, History
-from lingraft.training.loop import Destination, Plan, TrainingData, fit, print_epoch
+from lingraft.training.history import History
+from lingraft.training.loop import Destination, Plan, TrainingData, fit
 from lingraft.training.loss import Loss, ScheduledLoss
 
 
@@ -24,7 +25,7 @@ def train_network(
     *,
     loss: Loss | ScheduledLoss | None = None,
     device: torch.device | str = "cpu",
-    report: Callable[[Epoch], None] = print_epoch,
+    on_epoch: OnEpoch | Sequence[OnEpoch] = print_epoch,
 ) -> History:
     """Train `model` in place and keep everything in a run; see `fit` for what is written and promised.
 
@@ -33,6 +34,7 @@ def train_network(
     minimized = make_loss(config) if loss is None else loss
     if isinstance(minimized, ScheduledLoss):
         destination.description.check_fits(data.train, "training")
+        data.require_ball(config)
         _check_bounded(model.to(device), minimized, data.train)
     plan = Plan(
         config,
@@ -42,7 +44,7 @@ def train_network(
         certify=config.certified,
         keep_from=config.growth.full_from if config.certified else 0,
     )
-    return fit(model, data, plan, destination, device=device, report=report)
+    return fit(model, data, plan, destination, device=device, on_epoch=on_epoch)
 
 
 def named_loss(loss: Loss | ScheduledLoss | None) -> dict[str, Any]:

@@ -13,11 +13,12 @@ import numpy as np
 
 from lingraft.checker.format import Certificate, encode, read
 from lingraft.checker.onnx_reader import load_network
-from lingraft.data import DATASETS
+from lingraft.data import is_known
 from lingraft.errors import LingraftError
 from lingraft.files import replacing
 from lingraft.formats.certificate_writer import CertificateWriter, claim_of_image
 from lingraft.formats.onnx_export import export_onnx
+from lingraft.names import short_name
 from lingraft.pool.here import Here
 from lingraft.pool.opening import open_pool
 from lingraft.pool.place import ANYWHERE, HERE, Place
@@ -51,6 +52,8 @@ class Certifier:
 
     def __init__(self, onnx: Path, folder: Path | None, checks: bool, place: Place = HERE):
         self.folder, self.tally = folder, Tally()
+        #: names of the certificates that were checked, accepted or not
+        self.answered: set[str] = set()
         self.refused: str | None = None
         self.checks: Pool | Here | None = None
         self.resources = ExitStack()
@@ -116,6 +119,7 @@ class Certifier:
     def _take(self, wait: bool) -> None:
         """Count the certificates that are checked by now, or all of them."""
         for name, reason in () if self.checks is None else self.checks.answers(wait):
+            self.answered.add(name)
             if reason is None:
                 self.tally.checked += 1
             else:
@@ -132,8 +136,8 @@ class ImageCertificates:
     def __init__(self, request: Request, data: str | None, folder: Path | None, checks: bool, place: Place):
         self.request, self.data, self.folder, self.checks = request, data, folder, checks
         self.resources = ExitStack()
-        #: verified ones, with the names of their certificates
-        self.results: list[tuple[str, Result]] = []
+        #: names of certificates and the verified results whose they are, until it is known what became of them
+        self.open: list[tuple[str, Result]] = []
         onnx = (folder or Path(self.resources.enter_context(TemporaryDirectory()))) / "model.onnx"
         export_onnx(request.model, onnx, input_shape=request.images.shape[1:], images=request.images[:8])
         local = place if place.ray is None else ANYWHERE  # the files are here
@@ -153,32 +157,50 @@ class ImageCertificates:
         name, claim = self._claim(i, result)
         if not self.certifier.known(name, claim):
             return False
-        self.results.append((name, result))
+        self.open.append((name, result))
         return True
 
-    def add(self, i: int, result: Result) -> None:
-        """Write the certificate of image `i` if it is verified, and have it checked; its proof is then given up."""
+    def add(self, i: int, result: Result) -> list[Result]:
+        """Write the certificate of image `i` if it is verified, and have it checked; its proof is then given up.
+
+        Gives the results, this one or earlier ones, that say since this call what became of their certificates.
+        """
         if result.verdict == "verified":
             name, claim = self._claim(i, result)
             self.certifier.add(name, claim, result, self.request.network)
             result.proof = None
-            self.results.append((name, result))
+            result.certificate = name not in self.tally.missing
+            self.open.append((name, result))
+        return self._settled()
 
-    def finish(self) -> None:
-        """Wait until all are checked, and say in the results what became of theirs."""
+    def finish(self) -> list[Result]:
+        """Wait until all are checked, and say in the results what became of theirs; gives those that say more now."""
         self.certifier.finish()
-        for name, result in self.results:
+        return self._settled()
+
+    def _settled(self) -> list[Result]:
+        changed, left = [], []
+        for name, result in self.open:
+            before = result.proof_state
             result.certificate = name not in self.tally.missing
             if result.certificate and self.checks:
+                if name not in self.certifier.answered:
+                    left.append((name, result))
+                    continue
                 result.checked = name not in self.tally.rejected
+            if result.proof_state != before:
+                changed.append(result)
+        self.open = left
+        return changed
 
     def _claim(self, i: int, result: Result) -> tuple[str, Certificate]:
         """The name of the certificate of image `i`, and what it claims."""
         about: dict[str, Any] = {} if self.data is None else {"data": self.data}
-        about |= {"split": "test"} if self.data in DATASETS else {}
+        about |= {"split": "test"} if is_known(self.data) else {}
         about |= {"index": result.index}
-        radius = "" if result.eps is None else f"-eps{result.eps:.6g}"
-        return f"{self.data or 'image'}-{result.index}{radius}", claim_of_image(self.request, i, about)
+        eps = self.request.eps
+        radius = "" if eps is None else f"-eps{eps:.6g}".replace(" #", "-")
+        return f"{short_name(self.data or 'image')}-{result.index}{radius}", claim_of_image(self.request, i, about)
 
 
 def _claim(certificate: Certificate) -> Mapping[str, Any]:

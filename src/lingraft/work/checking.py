@@ -45,6 +45,9 @@ class CheckedFile:
     about: dict[str, Any] | None = None
     certificate: Certificate | None = None
 
+    def __repr__(self) -> str:
+        return f"CheckedFile({str(self.path)!r}, {'accepted' if self.accepted else f'rejected: {self.reason}'})"
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
@@ -74,6 +77,10 @@ class Checked:
     unread: list[Path]
     vnnlib: Path | None = None
     compared: Coverage | None = None
+
+    def __repr__(self) -> str:
+        whole = "" if bool(self) == (self.accepted == len(self.files)) else ", but not every property is proven"
+        return f"Checked({self.accepted} of {len(self.files)} certificates about {self.model} accepted{whole})"
 
     @property
     def accepted(self) -> int:

@@ -99,7 +99,7 @@ def train_network(run: Run, eps: float, seed: int, device: torch.device) -> nn.M
     model = initialize(zoo.build(MODEL, spec.input_shape, spec.classes, spec.mean, spec.std))
     config = TrainingConfig(eps, epochs=20, batch=64, lr=0.05, schedule="one-cycle", seed=seed)
     destination = Destination(run, described(MODEL, data=DATA, eps=EPS, seed=seed), restart=True)
-    train_and_keep(model, _material(), config, destination, device=device, report=lambda epoch: None)
+    train_and_keep(model, _material(), config, destination, device=device, on_epoch=())
     return model
 
 
@@ -109,7 +109,7 @@ def graft_network(parent: Run, run: Run, model: nn.Module, ratio: float, seed: i
     tuning = FineTuning(fine_tuning_defaults(EPS, epochs=8, batch=64, lr=0.005, seed=seed), line_lr=0.05)
     description = parent.describe().model_copy(update={"parent": str(parent.path)})
     destination, material = Destination(run, description, restart=True), _material()
-    grafted, _ = tune_and_keep(model, material, config, tuning, destination, device=device, report=lambda epoch: None)
+    grafted, _ = tune_and_keep(model, material, config, tuning, destination, device=device, on_epoch=())
     score(grafted, material.train, config).save(run.grafted_scores_path)
     return grafted
 

@@ -7,13 +7,14 @@ from typing import Any
 from torch import nn
 
 from lingraft.attack import evaluation
+from lingraft.ball import GIVEN, Clip, Eps
 from lingraft.device import device_of, limited_threads
 from lingraft.errors import LingraftError
 from lingraft.runs import Run
 from lingraft.runs.holding import holding
-from lingraft.runs.own_images import OWN
+from lingraft.runs.own_images import OWN, called
 from lingraft.training.differentiable.certify import certified_by_intervals
-from lingraft.work.given import Device, Folder, images_of, kept_run, network_of, radius_of
+from lingraft.work.given import Device, Folder, images_of, is_in_run, kept_run, network_of, radius_of
 from lingraft.work.keeping import require_same_weights
 
 #: Test images of a data set that are attacked, the first ones, where nobody says how many.
@@ -42,7 +43,8 @@ def evaluate(
     model: nn.Module | Folder,
     data: Any = None,
     *,
-    eps: float | None = None,
+    eps: Eps | None = None,
+    clip: Clip = GIVEN,
     attack: str = "pgd",
     steps: int = 20,
     restarts: int = 5,
@@ -58,21 +60,26 @@ def evaluate(
     """Standard accuracy `.sa` on `data`, robust accuracy `.ra` of its first `images` against an attack.
 
     `model` may be a run folder, then data set and `eps` are by default those of the run, and the figures are kept
-    there; so they are with `run`, a folder that holds this model. `data` may be the name of a data set, whose test
-    images are meant. `images` is a number or "all"; by default images of your own are all attacked, of a data set the
-    first 1000. `attack` is pgd, fgsm or one that was registered with `lingraft.attack.register`. With `intervals` it
-    is also measured what intervals alone certify (default: of runs that were trained for certificates).
+    there; so they are with `run`, a folder that holds this model. It may also be an ONNX file or code that makes a
+    network, "net.py:make_net". `data` may be the name or file of a data set, whose test images are meant. `images` is a
+    number or "all"; by default images of your own are all attacked, of a data set the first 1000. `attack` is pgd, fgsm
+    or one that was registered with `lingraft.attack.register`. With `intervals` it is also measured what intervals
+    alone certify (default: of runs that were trained for certificates).
+
+    `eps` is a number, a text such as "2/255", or a tensor: a radius for each feature, in the shape of one image, or for
+    each image, (N,) or (N, *shape). `clip` is the range of values that the attack stays in (default: that of the data,
+    else of the run, else [0, 1]; None: no limits).
     """
     kept = kept_run(model, run)
-    plan = evaluation.Attack(radius_of(eps, kept), attack, steps, restarts, step_size, seed)
+    plan = evaluation.Attack(radius_of(eps, kept, data), attack, steps, restarts, step_size, seed)
     with ExitStack() as inside:
         inside.enter_context(limited_threads(threads))
         if kept is not None:
             inside.enter_context(holding(kept.path))
         network = network_of(model, device)
-        if kept is not None and isinstance(model, nn.Module):
-            require_same_weights(kept, model)
-        name, test = images_of(data, "test", kept)
+        if kept is not None and not is_in_run(model):
+            require_same_weights(kept, network)
+        name, test = images_of(data, "test", kept, clip=clip)
         where = device_of(network)
         result = evaluation.evaluate(
             network, test, plan, images=_count(images, len(test), name), batch=batch, device=where
@@ -83,7 +90,7 @@ def evaluate(
             certified = int(marks.sum()) / len(test)
         accuracy = Accuracy(
             **{field: getattr(result, field) for field in evaluation.Evaluation.__dataclass_fields__},
-            data=name or (kept and kept.describe().data) or OWN,
+            data=name or (OWN if kept is None else called(kept, test)),
             certified_by_intervals=certified,
         )
         if kept is not None:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lingraft.data import DATASETS
-from lingraft.data import load as load_data
+from lingraft.ball import GIVEN, Clip, Eps
+from lingraft.data import ImageSet, spec_of
 from lingraft.device import limited_threads, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like
@@ -19,17 +19,35 @@ from lingraft.grafting.candidates import Candidate, best, require_best
 from lingraft.grafting.mask_file import load_mask
 from lingraft.grafting.outcome import before_and_after
 from lingraft.grafting.selection import GAMMAS
+from lingraft.model.code import is_code
 from lingraft.model.plan import GraftingPlan, plan
 from lingraft.model.sites import sites
 from lingraft.model.surgery import masks
+from lingraft.names import short_name
 from lingraft.progress import console
 from lingraft.report.run_figures import write_front
-from lingraft.runs import Run, load
+from lingraft.runs import ModelDescription, Run
 from lingraft.runs.holding import holding
-from lingraft.training import Destination, TrainingData
+from lingraft.training import Destination
+from lingraft.training.callbacks import OnEpoch, print_epoch
 from lingraft.training.distributed import joined, leads
-from lingraft.work.given import Folder, radius_of, run_of
+from lingraft.work.given import (
+    Folder,
+    clip_of,
+    describe_own,
+    digest_data,
+    images_of,
+    keep_onnx,
+    kept_run,
+    named,
+    network_of,
+    origin_in,
+    radius_of,
+    require_same_data,
+    run_of,
+)
 from lingraft.work.search import Search, SearchConfig
+from lingraft.work.train import material_of
 from lingraft.work.tune import tune_and_keep
 
 
@@ -45,8 +63,10 @@ class Grafted:
 
 
 def graft_and_tune(
-    run: Folder,
+    model: nn.Module | Folder,
+    data: Any = None,
     *,
+    test_data: Any = None,
     ratio: float | None = None,
     method: str = "grafting",
     min_sa: float | None = None,
@@ -70,7 +90,8 @@ def graft_and_tune(
     finetune_loss: str | None = None,
     freeze_weights: bool = False,
     batch: int | None = None,
-    eps: float | None = None,
+    eps: Eps | None = None,
+    clip: Clip = GIVEN,
     images: int = 1000,
     search_epochs: int = 5,
     search_images: int = 50,
@@ -80,18 +101,23 @@ def graft_and_tune(
     threads: int | None = None,
     seed: int = 0,
     device: str = "auto",
+    on_epoch: OnEpoch | Sequence[OnEpoch] = print_epoch,
 ) -> Grafted:
     """Score, choose, graft, fine-tune and evaluate the network of a run: all of `lingraft graft`, with its options.
 
+    `model` is the folder of a run, whose data set and `eps` are used unless others are given, or a network of your own.
+    `data` are to train on, `test_data` (default: the test images of `data`) to measure what grafting did.
     `ratio` of all neurons (default: half) are grafted by `method`; a `mask`, or the file of one, names them instead.
     With method "auto" the ratio and the instability are those that prove most while keeping `min_sa`. `finetune_loss`
     mixes interval-certified training into the loss, e.g. "mtl-ibp:0.01". What is not said of fine-tuning is as the run
     was trained. `out` is the run folder to write (default: beside the run, named after method and percent). Called
-    again with the same arguments it goes on after a stop. For a model that is in no run, see `lingraft.graft`.
+    again with the same arguments it goes on after a stop. `on_epoch` is called after each epoch of fine-tuning, as in
+    `lingraft.train`. `eps` may be a tensor of a radius for each feature, and `clip` is the range of values; by default
+    both are those of the run. Single steps of it: `lingraft.score`, `select` and `graft`.
     """
-    parent = run_of(run)
+    parent = kept_run(model, None)
     config = GraftingConfig(
-        radius_of(eps, parent),
+        radius_of(eps, parent, data),
         method="grafting" if method == "auto" else method,
         ratio=0.5 if ratio is None else ratio,
         gammas=(float(gamma),) if isinstance(gamma, int | float) else tuple(gamma),
@@ -111,12 +137,18 @@ def graft_and_tune(
         raise LingraftError(f"--epochs must be 0 or more, not {epochs}.")
     tuning = None
     if epochs:
-        trained = parent.summary().training
+        trained = None if parent is None else parent.summary().training
         tuning = FineTuning(
             fine_tuning_like(
                 trained.settings if trained else {},
                 config.eps,
-                **{"epochs": epochs, "lr": lr, "seed": seed, **({} if batch is None else {"batch": batch})},
+                **{
+                    "epochs": epochs,
+                    "lr": lr,
+                    "seed": seed,
+                    "clip": None,  # that of the data, which are not read yet
+                    **({} if batch is None else {"batch": batch}),
+                },
             ),
             line_lr,
             freeze_weights,
@@ -131,6 +163,8 @@ def graft_and_tune(
             )
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise LingraftError("--method auto does not run under torchrun. Graft with the --ratio that it chose.")
+        if parent is None:
+            raise LingraftError("--method auto keeps what it tries in a run. Make one with `lingraft save` first.")
         wanted = SearchConfig(min_sa, search_epochs, search_images, search_timeout, search_workers)
     elif min_sa is not None:
         raise LingraftError("--min-sa belongs to --method auto.")
@@ -139,14 +173,34 @@ def graft_and_tune(
     with ExitStack() as inside:
         inside.enter_context(limited_threads(threads))
         where, follower = inside.enter_context(joined(resolve_device(device)))
-        work = _Graft(parent, config, tuning, mask, where, inside)
+        work = _Graft(model, parent, data, test_data, config, tuning, mask, clip, where, inside)
         percent = f"{100 * (work.config.ratio if wanted is None else wanted.min_sa):.4g}"
-        target = run_of(follower or out or parent.path.with_name(f"{parent.path.name}-{method}-{percent}"))
-        if target.path.resolve() == parent.path.resolve():
+        called = type(model).__name__.lower() if isinstance(model, nn.Module) else short_name(str(model))
+        beside = Path("runs") / called if parent is None else parent.path
+        target = run_of(follower or out or beside.with_name(f"{beside.name}-{method}-{percent}"))
+        if parent is not None and target.path.resolve() == parent.path.resolve():
             raise LingraftError(f"{target.path} is the run to graft. Choose another folder with -o.")
         if wanted is not None:
             work.search(wanted)
-        return work.graft(target, restart, images)
+        options = {
+            **_named(model, parent), "data": data, "test_data": test_data, "clip": "none" if clip is None else clip,
+            "ratio": ratio, "method": method, "min_sa": min_sa, "gamma": config.gammas,
+            "gradual": gradual, "rescore": rescore, "regularize": tuple(regularize) or None, "mask": mask,
+            "significance": significance, "instability": instability, "ranks": ranks, "bounds": bounds,
+            "score_images": score_images, "bound_images": bound_images, "slope": slope, "intercept": intercept,
+            "epochs": epochs, "line_lr": line_lr, "lr": lr, "finetune_loss": finetune_loss,
+            "freeze_weights": freeze_weights, "batch": batch, "eps": config.eps, "images": images,
+            "search_epochs": search_epochs, "search_images": search_images, "search_timeout": search_timeout,
+            "search_workers": search_workers, "threads": threads, "seed": seed, "device": device,
+        }  # fmt: skip
+        return work.graft(target, restart, images, options, on_epoch)
+
+
+def _named(model: nn.Module | Folder, parent: Run | None) -> dict[str, Any]:
+    """The run and the code that the network is from, as the command line names them."""
+    if parent is not None:
+        return {"run": parent.path, "model": parent.model}
+    return {"model": model} if isinstance(model, nn.Module) or is_code(str(model)) else {"run": model}
 
 
 class _Graft:
@@ -154,17 +208,34 @@ class _Graft:
 
     def __init__(
         self,
-        parent: Run,
+        model: nn.Module | Folder,
+        parent: Run | None,
+        data: Any,
+        test_data: Any,
         config: GraftingConfig,
         tuning: FineTuning | None,
         mask: str | Path | Mapping[str, Tensor] | None,
+        clip: Clip,
         device: torch.device,
         inside: ExitStack,
     ):
-        self.parent, self.config, self.tuning, self.device, self.inside = parent, config, tuning, device, inside
-        self.description = parent.describe()
-        self.data = self.description.data_set()
-        self.model = load(parent, device=device)
+        self.given, self.parent, self.inside = model, parent, inside
+        self.config, self.device = config, device
+        self.model = network_of(model, device)
+        described = None if parent is None else parent.describe()
+        if data is None and described is not None:
+            data = described.data_set()
+            require_same_data(described, data, "train", asked=False)
+        if data is None:
+            raise LingraftError("give data to train on: --data with the name or the file of a data set.")
+        name = named(data)
+        augment = spec_of(name).augment if name is not None else False
+        self.material, name = material_of(name or data, None, augment, clip_of(clip, name or data, parent))
+        limits = self.material.train.clip
+        self.tuning = tuning and replace(tuning, training=replace(tuning.training, clip=limits))
+        self.description = self._describe(described, name, named(test_data))
+        self.description.check_fits(self.material.train, "training")
+        self.test = self._test_images(data, test_data)
         self.mask = load_mask(Path(mask)) if isinstance(mask, str | Path) else mask
         #: what is said of how the neurons were chosen, beside the settings
         self.chosen_by: dict[str, Any] = {}
@@ -172,8 +243,31 @@ class _Graft:
             planned = self.plan(self.model, self.mask)
             self.config = replace(config, ratio=planned.grafted / planned.neurons)
             self.chosen_by = {"mask": str(mask) if isinstance(mask, str | Path) else "given"}
-        train, validation = load_data(self.data, "train"), load_data(self.data, "validation")
-        self.material = TrainingData(train, validation, DATASETS[self.data].augment)
+
+    def _describe(self, parent: ModelDescription | None, data: str, test_data: str | None) -> ModelDescription:
+        about = {
+            "data": data, "data_sha256": digest_data(data), "eps": self.config.eps,
+            "clip": self.material.train.clip, "seed": self.config.seed,
+        }  # fmt: skip
+        if parent is None:
+            shape = tuple(self.material.train.images.shape[1:])
+            return describe_own(self.model, shape, test_data=test_data, origin=origin_in(self.given, None), **about)
+        assert self.parent is not None
+        about |= {"test_data": test_data or parent.test_data, "parent": str(self.parent.path), "grafted": None}
+        return parent.model_copy(update=about)
+
+    def _test_images(self, data: Any, test_data: Any) -> ImageSet:
+        """Others than those to train on."""
+        if test_data is None:
+            test_data = self.description.test_data or data
+        name = named(test_data)
+        if name is None and test_data is data:
+            raise LingraftError("give test_data, images that the network is not trained on, to measure it.")
+        for trained in (self.description, *([] if self.parent is None else [self.parent.describe()])):
+            require_same_data(trained, name, "test", asked=True)
+        _, images = images_of(test_data, "test", None, clip=self.description.clip)
+        self.description.check_fits(images, "test")
+        return images
 
     def plan(self, model: nn.Module, mask: Mapping[str, Tensor]) -> GraftingPlan:
         """How many neurons of which site are grafted."""
@@ -182,6 +276,7 @@ class _Graft:
     def search(self, wanted: SearchConfig) -> None:
         """Look for the ratio and the instability; all candidates are shown, drawn and kept even if none will do."""
         assert self.tuning is not None
+        assert self.parent is not None
         self.inside.enter_context(holding(self.parent.path))
         search = Search(self.parent, self.model, self.material, self.config, self.tuning, wanted, device=self.device)
         tried = search.candidates(_say)
@@ -192,23 +287,28 @@ class _Graft:
         self.config = replace(self.config, ratio=found.ratio, instability=found.instability)
         self.chosen_by = {"search": {"min_sa": wanted.min_sa, "chosen": found.as_dict()}}
 
-    def graft(self, target: Run, restart: bool, images: int) -> Grafted:
+    def graft(
+        self,
+        target: Run,
+        restart: bool,
+        images: int,
+        options: Mapping[str, Any],
+        on_epoch: OnEpoch | Sequence[OnEpoch],
+    ) -> Grafted:
         """Graft and fine-tune into `target`, then measure what it did, on the first `images` test images."""
-        update = {
-            "parent": str(self.parent.path), "eps": self.config.eps, "seed": self.config.seed, "grafted": None,
-        }  # fmt: skip
-        destination = Destination(target, self.description.model_copy(update=update), restart)
+        destination = Destination(target, self.description, restart, "graft", options)
         self.inside.enter_context(holding(target.path))
+        keep_onnx(target, self.given, self.parent)
         grafted, history = tune_and_keep(
-            self.model, self.material, self.config, self.tuning, destination, mask=self.mask, device=self.device
-        )
+            self.model, self.material, self.config, self.tuning, destination,
+            mask=self.mask, device=self.device, on_epoch=on_epoch,
+        )  # fmt: skip
         planned = self.plan(grafted, masks(grafted))
         if not leads():
             return Grafted(grafted, target, None, planned)
         done = history is not None and history.resumed == len(history.epochs)
         if not done or target.summary().grafting is None:
-            test = load_data(self.data, "test")
-            measured = before_and_after(self.model, grafted, test, self.config, images, self.device)
+            measured = before_and_after(self.model, grafted, self.test, self.config, images, self.device)
             target.add_to_summary("grafting", {"settings": self.config.as_dict(), **measured, **self.chosen_by})
         kept = target.summary().grafting
         assert kept is not None

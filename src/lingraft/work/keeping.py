@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from lingraft.ball import PIXELS, shown
 from lingraft.errors import LingraftError
 from lingraft.pool.images import verify_each
 from lingraft.pool.place import ANYWHERE, Place
@@ -45,21 +46,22 @@ def find_verdicts(
         if i not in results:
             left.setdefault(index, []).append(i)
     tally = Tally()
-    with progress(title or "", len(request), shown=title is not None) as advance:
-        for result in results.values():
-            tally.add(result)
-        advance(len(results), str(tally))
+    for result in results.values():
+        tally.add(result)
+    with progress(title or "", len(request), title is not None, len(results)) as advance:
+        advance(0, str(tally))
         for result in verify_each(request, limits, place, [i for same in left.values() for i in same], indices):
             i = left[result.index].pop(0)
+            settled = [] if certificates is None else certificates.add(i, result)
             if verdicts is not None:
-                verdicts.keep(result)
-            if certificates is not None:
-                certificates.add(i, result)
+                for each in [result, *(other for other in settled if other is not result)]:
+                    verdicts.keep(each)
             results[i] = result
             tally.add(result)
             advance(1, str(tally))
-    if certificates is not None:
-        certificates.finish()
+    for result in [] if certificates is None else certificates.finish():
+        if verdicts is not None:
+            verdicts.keep(result)
     return [results[i] for i in range(len(request))]
 
 
@@ -86,7 +88,7 @@ class Tally:
 
 def entry_name(data: str, request: Request, limits: Limits, indices: Sequence[int]) -> str:
     """What the figures of these images are called in summary.json."""
-    clip = "" if request.clip == (0, 1) else f" clip={request.clip}"
+    clip = "" if request.clip == PIXELS else f" clip={shown(request.clip)}"
     return f"{data} eps={request.eps:.6g} images={_ranges(indices)} timeout={limits.timeout:g}{clip}"
 
 

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lingraft.data import spec_of
 from lingraft.errors import LingraftError
 from lingraft.model import zoo
+from lingraft.model.sites import sites
 from lingraft.report.study import Study, explained
 from lingraft.report.table import Row
 from lingraft.runs import Run
+from lingraft.work.given import describe_own, named, network_of, run_of
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def list_runs(folder: str | Path = "runs") -> list[ListedRun]:
 
 def show_run(run: str | Path | Run) -> dict[str, Any]:
     """What a run folder holds: the model, everything measured of it, the commands that made it, files. JSON-able."""
-    run = run if isinstance(run, Run) else Run(run)
+    run = run_of(run)
     study = Study(run, run.path.name)
     with explained():
         return {
@@ -58,6 +61,26 @@ def show_run(run: str | Path | Run) -> dict[str, Any]:
             "commands": run.commands(),
             "files": {path.name: path.stat().st_size for path in sorted(run.path.iterdir()) if path.is_file()},
         }
+
+
+def show_network(network: str | Path, data: str | Path | None = None) -> dict[str, Any]:
+    """What an ONNX file or code, "net.py:make_net", gives: its input, classes, parameters and sites. JSON-able.
+
+    Code does not say what it takes: `data` does, a data set or a file that fits.
+    """
+    model, name = network_of(network, "cpu"), named(data)
+    shape = getattr(model, "input_shape", None) if name is None else spec_of(name).input_shape
+    if shape is None:
+        raise LingraftError(f"{network} does not say what it takes. Give --data, a data set or FILE.npz that fits.")
+    return {
+        "network": str(network),
+        "input": list(shape),
+        "classes": describe_own(model, tuple(shape)).classes,
+        "parameters": zoo.count_parameters(model),
+        "sites": [
+            {"name": site.name, "activation": site.kind, "shape": list(site.shape)} for site in sites(model, shape)
+        ],
+    }
 
 
 def list_models() -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ def verify_property(
     check: bool = False,
     seed: int = 0,
     device: str = "cpu",
-    progress: bool = False,
+    progress: bool = True,
     started: float | None = None,
 ) -> PropertyVerdict:
     """Decide a property in VNN-LIB of a network in ONNX, with an answer of VNN-COMP: unsat, sat, unknown or timeout.

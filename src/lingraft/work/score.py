@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lingraft import grafting
+from lingraft.ball import GIVEN, Clip, Eps
 from lingraft.errors import LingraftError
 from lingraft.grafting import GraftingConfig, Scores, Significance
 from lingraft.grafting.mask_file import save_mask
@@ -15,7 +16,7 @@ from lingraft.model.plan import GraftingPlan
 from lingraft.model.plan import plan as plan_of
 from lingraft.model.sites import sites
 from lingraft.model.surgery import masks
-from lingraft.runs import Run, load
+from lingraft.runs import Run
 from lingraft.runs.holding import holding
 from lingraft.work.given import Device, Folder, images_of, kept_run, network_of, radius_of, run_of
 
@@ -24,7 +25,8 @@ def score(
     model: nn.Module | Folder,
     data: Any = None,
     *,
-    eps: float | None = None,
+    eps: Eps | None = None,
+    clip: Clip = GIVEN,
     significance: str | Significance = "gap",
     ratio: float = 0.5,
     instability: str = "count",
@@ -38,16 +40,18 @@ def score(
     """How much every neuron matters, and for how many images it is unstable within `eps` (the paper, Section 4).
 
     `model` may be a run folder, then data set and `eps` are by default those of the run, and the scores are kept there
-    (or in the file `out`). `data` should be training images, or is the name of a data set; the first `score_images` of
-    them are used for the significance, the first `bound_images` for the instability. `significance` is one of
+    (or in the file `out`); it may also be an ONNX file or code that makes a network, "net.py:make_net". `data` should
+    be training images, or is the name or file of a data set; the first `score_images` of them are used for the
+    significance, the first `bound_images` for the instability. `significance` is one of
     `lingraft.grafting.SIGNIFICANCES` (`ratio` is the share of neurons that hydra learns for), or an object with a
     method `score(model, data)` of your own; `instability` is count, harm, harm-per-site or harm-per-significance;
-    `bounds` are intervals, crown or alpha-crown.
+    `bounds` are intervals, crown or alpha-crown. `eps` may be a tensor of a radius for each feature; `clip` is the
+    range of values (default: that of the data, else of the run, else [0, 1]; None: no limits).
     """
     run = kept_run(model, None)
     name, own = (significance, None) if isinstance(significance, str) else ("gap", significance)
     config = GraftingConfig(
-        radius_of(eps, run),
+        radius_of(eps, run, data),
         ratio=ratio,
         significance=name,
         instability=instability,
@@ -59,7 +63,7 @@ def score(
     with ExitStack() as inside:
         if run is not None:
             inside.enter_context(holding(run.path))
-        _, images = images_of(data, "train", run, max(score_images, bound_images))
+        _, images = images_of(data, "train", run, max(score_images, bound_images), clip)
         scores = grafting.score(network_of(model, device), images, config, own)
         path = run.own_scores_path if run is not None and out is None else out
         if path is not None:
@@ -85,7 +89,7 @@ def select(
 
     Instead of scores you may give a run folder that `lingraft.score` has put them in, or beside a `run` a file of
     scores. Then neurons that the run's network has grafted already are among the chosen ones, and the mask is kept in
-    `out` (default: mask.safetensors in the run folder).
+    `out` (default: mask.safetensors in the run folder). For `run` an ONNX file will do, too, if there is an `out`.
     """
     gammas = (float(gamma),) if isinstance(gamma, int | float) else tuple(gamma)
     if isinstance(scores, Scores) and run is None:
@@ -93,13 +97,19 @@ def select(
     if run is None:
         assert not isinstance(scores, Scores)
         run, scores = run_of(scores), run_of(scores).own_scores_path
-    kept = run_of(run)
-    kept.describe()
-    with holding(kept.path):
+    kept = kept_run(run, None)
+    if kept is None and out is None:
+        raise LingraftError(f"{run} is no run folder that the mask could be kept in. Give -o, the file to write.")
+    with ExitStack() as inside:
+        if kept is not None:
+            inside.enter_context(holding(kept.path))
         found = scores if isinstance(scores, Scores) else Scores.load(_path(scores))
-        mask = grafting.select_ranked(found, ratio, gammas, ranks, masks(load(kept)))
-        save_mask(Path(out) if out is not None else kept.mask_path, mask)
-        kept.keep_command()
+        mask = grafting.select_ranked(found, ratio, gammas, ranks, masks(network_of(run, "cpu")))
+        path = kept.mask_path if kept is not None and out is None else out
+        assert path is not None
+        save_mask(Path(path), mask)
+        if kept is not None:
+            kept.keep_command()
     return mask
 
 
@@ -108,14 +118,15 @@ def plan(
 ) -> GraftingPlan:
     """How many neurons of which site a mask grafts in a model, or in that of a run folder: print it before you graft.
 
-    `input_shape` is that of one image; a run knows its own.
+    `input_shape` is that of one image; a run and an ONNX file know their own.
     """
-    run = kept_run(model, None)
+    run, network = kept_run(model, None), network_of(model, None)
     if run is not None:
         input_shape = run.describe().input_shape
+    input_shape = input_shape or getattr(network, "input_shape", None)
     if input_shape is None:
-        raise LingraftError("give input_shape, the shape of one image, e.g. (3, 32, 32).")
-    return plan_of(sites(network_of(model, None), tuple(input_shape)), mask)
+        raise LingraftError("give input_shape, the shape of one image, e.g. (3, 32, 32), or a run: `lingraft save`.")
+    return plan_of(sites(network, tuple(input_shape)), mask)
 
 
 def _path(scores: Folder) -> Path:

@@ -83,7 +83,13 @@ class Search:
         self.tuning = replace(tuning, training=replace(tuning.training, epochs=wanted.epochs))
         self.wanted, self.device = wanted, device
         self.description: ModelDescription = run.describe().model_copy(
-            update={"parent": str(run.path), "eps": config.eps, "seed": config.seed, "grafted": None}
+            update={
+                "parent": str(run.path),
+                "eps": config.eps,
+                "clip": data.train.clip,
+                "seed": config.seed,
+                "grafted": None,
+            }
         )
         self.folder = run.path / "search" / self._key()
 
@@ -134,7 +140,7 @@ class Search:
         mask = choose(self._scores(config), config, masks(self.model))
         model, _ = graft_network(
             self.model, self.data, config, self.tuning,
-            Destination(run, self.description), mask=mask, device=self.device, report=lambda epoch: None,
+            Destination(run, self.description), mask=mask, device=self.device, on_epoch=(),
         )  # fmt: skip
         sa = float(correct(model, self.data.validation, device=self.device).double().mean())
         proven = self._verify(run, model, f"verifying {instability} at {ratio:.0%}")
@@ -154,7 +160,7 @@ class Search:
     def _verify(self, run: Run, model: nn.Module, what: str) -> tuple[float, float]:
         """Shares of the first validation images that are verified and undecided; verdicts are kept in the run."""
         few = self.data.validation.take(min(self.wanted.images, len(self.data.validation)))
-        request = Request(model, few.pixels(), few.labels, eps=self.config.eps)
+        request = Request(model, few.pixels(), few.labels, eps=self.config.eps, clip=few.clip)
         limits = Limits(self.wanted.timeout, seed=self.config.seed)
         verdicts = Verdicts(run, "validation", request, limits)
         results = find_verdicts(request, limits, Place(self.wanted.workers), verdicts=verdicts, title=what)

@@ -1,16 +1,20 @@
-"""Training a network of the zoo or a module of the user's own, in a run folder."""
+"""Training a network of the zoo or one of the user's own, in a run folder."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import nn
 
-from lingraft.data import DATASETS, ImageSet
+from lingraft.ball import GIVEN, Clip, Eps, Radius, largest, radius
+from lingraft.data import ImageSet, is_known, spec_of
 from lingraft.data import load as load_data
-from lingraft.device import device_of, limited_threads, resolve_device
+from lingraft.device import device_of, limited_threads, require_precision, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults
 from lingraft.model import zoo
@@ -20,9 +24,9 @@ from lingraft.names import lookup
 from lingraft.report.run_figures import plot_history
 from lingraft.runs import ModelDescription
 from lingraft.runs.holding import holding
+from lingraft.runs.origin import is_network, network_from
 from lingraft.training import (
     Destination,
-    Epoch,
     History,
     Loss,
     ScheduledLoss,
@@ -32,9 +36,21 @@ from lingraft.training import (
     train_network,
     with_preset,
 )
+from lingraft.training.callbacks import OnEpoch, print_epoch
 from lingraft.training.distributed import joined, leads
-from lingraft.training.loop import print_epoch
-from lingraft.work.given import Device, Folder, describe_own, device_for, name_of, run_of
+from lingraft.work.given import (
+    Device,
+    Folder,
+    describe_own,
+    device_for,
+    digest_data,
+    keep_onnx,
+    name_of,
+    named,
+    origin_in,
+    require_tests,
+    run_of,
+)
 from lingraft.work.tune import keep_training, tune_and_keep
 
 #: Share of the training images, the last ones, that decide which epoch is the best where no others are given.
@@ -49,8 +65,10 @@ def train(
     data: Any,
     validation: Any = None,
     *,
-    eps: float | None = None,
-    run: Folder,
+    test_data: str | Path | None = None,
+    eps: Eps | None = None,
+    clip: Clip = GIVEN,
+    run: Folder | None = None,
     preset: str = "laptop",
     epochs: int | None = None,
     method: str = "fat",
@@ -63,7 +81,7 @@ def train(
     momentum: float = 0.9,
     weight_decay: float | None = None,
     optimizer: str | None = None,
-    clip: float | None = None,
+    gradient_clip: float | None = None,
     initialization: str | None = None,
     grad_align: float = 0.2,
     attack_steps: int | None = None,
@@ -80,12 +98,14 @@ def train(
     device: Device = None,
     threads: int | None = None,
     restart: bool = False,
-    report: Callable[[Epoch], None] = print_epoch,
+    on_epoch: OnEpoch | Sequence[OnEpoch] = print_epoch,
 ) -> nn.Module:
-    """A robustly trained copy of `model` in eval mode, kept in `run`; `model` itself is not changed.
+    """A robustly trained copy of `model` in eval mode, kept in `run` if there is one; `model` itself is not changed.
 
-    `model` may be the name of a network of the zoo, `data` that of a data set, which has validation images, a default
-    of `eps` (the paper's) and of `augment` (random crops and flips) of its own. The options are those of `lingraft
+    `model` may be the name of a network of the zoo, an ONNX file, or code that makes a network, "net.py:make_net".
+    `data` may be the name of a data set, which has validation images, a default of `eps` (the paper's) and of `augment`
+    (random crops and flips) of its own, or a file of images, "mine.npz" (see `lingraft.data.npz`); the run remembers
+    it, and `test_data`, a data set or file with the test images if `data` has none. The options are those of `lingraft
     train`; what is None is as the `preset` has it for the `method`: fast adversarial training ("fat") or any other of
     `lingraft.training.METHODS`. A `loss` of your own takes its place, see `lingraft.training.Loss`. With `eps` = 0
     nothing is attacked. A module is trained from the weights it has, unless `initialization` draws new ones.
@@ -95,12 +115,20 @@ def train(
     (default: 0.01) for slopes and intercepts; `parent` is the run that it comes from.
 
     The epoch with the best robust accuracy on `validation` is kept; without it, the last tenth of `data` is put aside
-    for that. `report` is called after each epoch. Called again with the same arguments it goes on after a stop, and
-    leaves a finished run as it is; with other arguments or data it refuses, unless `restart` throws away what is there.
+    for that. `eps` is a number, a text such as "2/255", or a tensor with a radius for each feature, in the shape of one
+    sample; `clip` is the range of values (default: that of the data, else [0, 1]; None: no limits), which attacks stay
+    in; the run keeps both. Samples may have any shape: images, rows of a table, sequences.
+
+    `on_epoch`, a function of the history or a list of such, is called after each epoch, and ends training by returning
+    True (default: a line is printed; see `lingraft.training.callbacks`). Called again with the same arguments it goes
+    on after a stop, and leaves a finished run as it is; with other arguments or data it refuses, unless `restart`
+    throws away what is there.
     """
     if not isinstance(model, str):
         device_of(model)  # complains of anything else
-    spec = lookup("data set", data, DATASETS) if isinstance(data, str) else None
+        require_precision(model)
+    data = data if named(data) is None else named(data)
+    spec = spec_of(data) if isinstance(data, str) else None
     is_grafted = isinstance(model, nn.Module) and bool(grafted_activations(model))
     if line_lr is not None and not is_grafted:
         raise LingraftError("line_lr is the learning rate of grafted lines, and the model has none. Leave it out.")
@@ -113,7 +141,7 @@ def train(
         "momentum": momentum,
         "weight_decay": weight_decay,
         "optimizer": optimizer,
-        "clip": clip,
+        "gradient_clip": gradient_clip,
         "initialization": initialization,
         "grad_align": grad_align,
         "attack_steps": attack_steps,
@@ -131,22 +159,41 @@ def train(
         inside.enter_context(limited_threads(threads))
         where = device_for(model, device) if isinstance(model, nn.Module) else resolve_device(str(device or "auto"))
         where, follower = inside.enter_context(joined(where))
+        augmented = bool(spec and spec.augment) if augment is None else augment
+        material, name = material_of(data, validation, augmented, clip)
+        config = replace(config, clip=material.train.clip)
+        material.require_ball(config)
         network = _network(model, data, config)
-        material, name = _material(data, validation, bool(spec and spec.augment) if augment is None else augment)
-        from_run = None if parent is None else str(run_of(parent).path)
-        description = _description(model, network, material, config, data=name, parent=from_run)
-        kept = run_of(follower or run)
+        before = None if parent is None else run_of(parent)
+        description = _description(
+            model, network, material, config,
+            data=name, data_sha256=digest_data(name), test_data=named(test_data),
+            parent=None if before is None else str(before.path), origin=origin_in(model, before),
+        )  # fmt: skip
+        if description.test_data is not None:
+            require_tests(description, description.test_data)
+        # without a run it is the same, in a folder that is gone afterwards
+        kept = run_of(follower or run or Path(inside.enter_context(TemporaryDirectory(prefix="lingraft-"))) / "run")
         inside.enter_context(holding(kept.path))
-        destination = Destination(kept, description, restart)
+        keep_onnx(kept, model, before)
+        options = {
+            "data": data, "test_data": test_data, "model": model, "eps": config.eps,
+            "clip": "none" if clip is None else clip, "preset": preset, "method": method, **settings,
+            "threads": threads, "device": None if device is None else str(device),
+        }  # fmt: skip
+        of_python = {"validation": validation, "loss": loss, "line_lr": line_lr, "augment": augment, "parent": parent}
+        unwritten = {name: object() for name, value in of_python.items() if value is not None}
+        destination = Destination(kept, description, restart, "train", {**options, **unwritten})
         if is_grafted:
             tuning = FineTuning(config) if line_lr is None else FineTuning(config, line_lr)
             grafting = GraftingConfig(config.eps, seed=seed)
             tuned, _ = tune_and_keep(
                 network, material, grafting, tuning, destination,
-                mask=masks(network), loss=loss, device=where, report=report,
+                mask=masks(network), loss=loss, device=where, on_epoch=on_epoch,
             )  # fmt: skip
             return tuned
-        train_and_keep(network, material, config, destination, loss=loss, device=where, report=report)
+        work = train_network if run is None else train_and_keep
+        work(network, material, config, destination, loss=loss, device=where, on_epoch=on_epoch)
     return network
 
 
@@ -158,16 +205,16 @@ def train_and_keep(
     *,
     loss: Loss | ScheduledLoss | None = None,
     device: torch.device | str = "cpu",
-    report: Callable[[Epoch], None] = print_epoch,
+    on_epoch: OnEpoch | Sequence[OnEpoch] = print_epoch,
 ) -> History:
     """Train `model` in place; its history is drawn, and the figures of the best epoch are kept with the run."""
-    history = train_network(model, data, config, destination, loss=loss, device=device, report=report)
+    history = train_network(model, data, config, destination, loss=loss, device=device, on_epoch=on_epoch)
     if leads() and keep_training(destination.run, history, config):
         plot_history(destination.run, history, _title(model, destination.description, config.eps))
     return history
 
 
-def _configured(eps: float, method: str, preset: str, is_grafted: bool, settings: dict[str, Any]) -> TrainingConfig:
+def _configured(eps: Radius, method: str, preset: str, is_grafted: bool, settings: dict[str, Any]) -> TrainingConfig:
     if not is_grafted:
         return with_preset(preset, eps, method, **settings)
     chosen = {name: value for name, value in settings.items() if value is not None}
@@ -175,26 +222,31 @@ def _configured(eps: float, method: str, preset: str, is_grafted: bool, settings
     return fine_tuning_defaults(eps, **{**usual, **chosen})
 
 
-def _radius(eps: float | None, data: Any) -> float:
-    if isinstance(eps, str):
-        raise LingraftError(f"eps must be a number, not text. Write {eps} without quotes.")
+def _radius(eps: Eps | None, data: Any) -> Radius:
     if eps is not None:
-        return eps
+        return radius(eps, alike=True)
     if not isinstance(data, str):
-        raise LingraftError("give eps, the radius to be robust in, in pixels of [0, 1]; 0: standard training.")
-    return DATASETS[data].eps
+        raise LingraftError("give eps, the radius to be robust in, in the values of the data; 0: standard training.")
+    usual = spec_of(data).eps
+    if usual is None:
+        raise LingraftError(f"{data} says no radius. Give --eps, the radius to be robust in; 0: standard training.")
+    return usual
 
 
 def _network(model: nn.Module | str, data: Any, config: TrainingConfig) -> nn.Module:
-    """A new network of the zoo, or a copy of the given module."""
-    if isinstance(model, str):
+    """A new network of the zoo, one that a file or code gives, or a copy of the given module."""
+    if isinstance(model, str) and is_network(model):
+        torch.manual_seed(config.seed)
+        model = network_from(model)
+        assert isinstance(model, nn.Module)
+    elif isinstance(model, str):
         lookup("model", model, zoo.MODELS)
         if not isinstance(data, str):
             raise LingraftError("a network of the zoo is made for a data set. Give its name, or a module of your own.")
-        spec = DATASETS[data]
+        spec = spec_of(data)
         torch.manual_seed(config.seed)
         network: nn.Module = zoo.build(model, spec.input_shape, spec.classes, spec.mean, spec.std)
-        draw(network, config.initialization or ("intervals" if config.certified and config.eps > 0 else "he"))
+        draw(network, config.initialization or ("intervals" if config.certified and largest(config.eps) > 0 else "he"))
         return network
     network = copy.deepcopy(model)
     if config.initialization is not None:
@@ -203,12 +255,14 @@ def _network(model: nn.Module | str, data: Any, config: TrainingConfig) -> nn.Mo
     return network
 
 
-def _material(data: Any, validation: Any, augment: bool) -> tuple[TrainingData, str]:
+def material_of(data: Any, validation: Any, augment: bool, clip: Clip) -> tuple[TrainingData, str]:
     """What to train and to validate on, and a name for it."""
     if isinstance(data, str):
-        held_out = load_data(data, "validation") if validation is None else ImageSet.of(validation)
-        return TrainingData(load_data(data, "train"), held_out, augment), data
-    given = [ImageSet.of(part) for part in (data, validation) if part is not None]
+        held_out = load_data(data, "validation", clip=clip) if validation is None else validation
+        train = load_data(data, "train", clip=clip)
+        return TrainingData(train, ImageSet.of(held_out, clip=clip), augment), data
+    train = ImageSet.of(data, clip=clip)
+    given = [train] if validation is None else [train, ImageSet.of(validation, clip=train.clip)]
     images, held_out = given if len(given) == 2 else _divided(given[0])
     return TrainingData(images, held_out, augment), name_of(given)
 
@@ -224,15 +278,15 @@ def _divided(data: ImageSet) -> tuple[ImageSet, ImageSet]:
 def _description(
     model: nn.Module | str, network: nn.Module, material: TrainingData, config: TrainingConfig, **more: Any
 ) -> ModelDescription:
-    more = {"eps": config.eps, "seed": config.seed, **more}
-    if not isinstance(model, str):
+    more = {"eps": config.eps, "clip": config.clip, "seed": config.seed, **more}
+    if not isinstance(model, str) or is_network(model):
         return describe_own(network, tuple(material.train.images.shape[1:]), **more)
-    return described(model, **more)
+    return described(model, **{**more, "origin": None})
 
 
 def described(model: str, *, data: str, **more: Any) -> ModelDescription:
     """What `model.json` says of a network of the zoo that was made for a data set."""
-    spec = DATASETS[data]
+    spec = spec_of(data)
     return ModelDescription(
         architecture=model,
         input_shape=spec.input_shape,
@@ -244,7 +298,8 @@ def described(model: str, *, data: str, **more: Any) -> ModelDescription:
     )
 
 
-def _title(model: nn.Module, description: ModelDescription, eps: float) -> str:
+def _title(model: nn.Module, description: ModelDescription, eps: Radius) -> str:
     name = type(model).__name__ if description.architecture is None else zoo.MODELS[description.architecture].title
-    data = DATASETS[description.data].title if description.data in DATASETS else "images of the user's own"
+    known = description.data is not None and is_known(description.data)
+    data = spec_of(str(description.data)).title if known else "images of the user's own"
     return f"{name} on {data}, ε = {eps:.4g}"

@@ -1,14 +1,14 @@
 """Grafting a network and fine-tuning it, with its figures kept in the run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, fx, nn
 
 from lingraft.grafting import FineTuning, GraftingConfig, graft_network
 from lingraft.runs import Run
-from lingraft.training import Destination, Epoch, History, Loss, ScheduledLoss, TrainingConfig, TrainingData
-from lingraft.training.loop import print_epoch
+from lingraft.training import Destination, History, Loss, ScheduledLoss, TrainingConfig, TrainingData
+from lingraft.training.callbacks import OnEpoch, print_epoch
 
 
 def tune_and_keep(
@@ -21,11 +21,11 @@ def tune_and_keep(
     mask: Mapping[str, Tensor] | None = None,
     loss: Loss | ScheduledLoss | None = None,
     device: torch.device | str = "cpu",
-    report: Callable[[Epoch], None] = print_epoch,
+    on_epoch: OnEpoch | Sequence[OnEpoch] = print_epoch,
 ) -> tuple[fx.GraphModule, History | None]:
     """`graft_network`, and the figures of the best epoch are kept with the run."""
     grafted, history = graft_network(
-        model, data, config, tuning, destination, mask=mask, loss=loss, device=device, report=report
+        model, data, config, tuning, destination, mask=mask, loss=loss, device=device, on_epoch=on_epoch
     )
     if history is not None and tuning is not None:
         keep_training(destination.run, history, tuning.training)
@@ -34,8 +34,8 @@ def tune_and_keep(
 
 def keep_training(run: Run, history: History, config: TrainingConfig) -> bool:
     """Write how training went to the run's summary, unless it is there and nothing was trained now; gives whether."""
-    if history.resumed == config.epochs and run.summary().training is not None:
+    if history.resumed == len(history.epochs) and run.summary().training is not None:
         return False
-    figures = {"best": history.best.as_dict(), "epochs": config.epochs, "settings": config.as_dict()}
+    figures = {"best": history.best.as_dict(), "epochs": len(history.epochs), "settings": config.as_dict()}
     run.add_to_summary("training", figures)
     return True

@@ -1,5 +1,11 @@
 "use strict";
 (() => {
+  const PROOFS = {
+    checked: "its certificate was checked by the independent checker",
+    written: "its certificate was written, and not checked yet",
+    rejected: "the independent checker rejected its certificate",
+    missing: "there is no certificate of it",
+  };
   const SIGNS = { verified: "✓", falsified: "✗", unknown: "?", misclassified: "!" };
   const find = (id) => document.getElementById(id);
 
@@ -42,7 +48,7 @@
   // the verdict browser
   const data = JSON.parse(find("data").textContent);
   if (!data.runs.length) return;
-  const controls = { run: find("run"), label: find("label"), order: find("order") };
+  const controls = { run: find("run"), label: find("label"), proof: find("proof"), order: find("order") };
   const boxes = [...document.querySelectorAll("input[name=verdict]")];
   const grid = find("images");
   const dialog = find("details");
@@ -56,6 +62,7 @@
     const name = setOf(run).classes[label];
     return name === undefined || name === String(label) ? String(label) : `${name} (${label})`;
   };
+  const hasProof = (item, wanted) => wanted === "" || (wanted === "none" ? !item.proof || item.proof === "missing" : item.proof === wanted);
   const lowest = (item) => {
     const bounds = Object.values(item.alpha || item.crown || {}).filter((bound) => bound !== null);
     return bounds.length ? Math.min(...bounds) : Infinity;
@@ -95,11 +102,13 @@
   function showImages() {
     const run = current();
     const wanted = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
-    const ofLabel = run.images.filter((item) => controls.label.value === "" || String(item.label) === controls.label.value);
+    const chosen = run.images.filter(
+      (item) => (controls.label.value === "" || String(item.label) === controls.label.value) && hasProof(item, controls.proof.value),
+    );
     for (const count of document.querySelectorAll("[data-count]")) {
-      count.textContent = String(ofLabel.filter((item) => item.verdict === count.dataset.count).length);
+      count.textContent = String(chosen.filter((item) => item.verdict === count.dataset.count).length);
     }
-    shown = ofLabel.filter((item) => wanted.has(item.verdict)).sort(ORDERS[controls.order.value]);
+    shown = chosen.filter((item) => wanted.has(item.verdict)).sort(ORDERS[controls.order.value]);
     grid.replaceChildren(...shown.map((item, i) => thumbnail(run, item, i)));
     const why = setOf(run).why ? ` There are no pictures: ${setOf(run).why}` : "";
     find("shown").textContent = `${shown.length} of ${run.images.length} images, ${run.data}, ε = ${run.eps}, at most ${run.limit} s each.${why}`;
@@ -127,6 +136,7 @@
     const rows = [
       ["decided by", item.verdict === "unknown" ? `nothing; reached ${item.stage}` : item.stage],
       ["reason", item.reason],
+      ["proof", item.proof ? `${item.proof}: ${PROOFS[item.proof]}` : null],
       ["time", `${item.seconds.toFixed(item.seconds < 1 ? 3 : 1)} s of ${run.limit} s`],
       ["domains", item.domains ? item.domains.toLocaleString("en") : "none: no branching"],
       ["unstable", item.unstable ? `${unstable.toLocaleString("en")} of ${item.neurons.toLocaleString("en")} neurons` : null],
@@ -184,6 +194,7 @@
         controls.run.value = String(i);
         boxes.forEach((box) => (box.checked = true));
         controls.label.value = "";
+        controls.proof.value = "";
         fillLabels();
         showImages();
         open(shown.findIndex((each) => each.index === item.index));

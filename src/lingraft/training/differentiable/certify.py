@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from lingraft.attack.ball import bounds
+from lingraft.ball import Ball, Eps
 from lingraft.data import Batches, ImageSet
 from lingraft.solver.margin import proven
 from lingraft.training.differentiable.comparison import dtype_of, in_float64, require_agreement
@@ -13,9 +13,9 @@ from lingraft.training.differentiable.margins import margin_intervals
 
 
 def certified_by_intervals(
-    model: nn.Module, data: ImageSet, eps: float, *, batch: int = 256, device: torch.device | str = "cpu"
+    model: nn.Module, data: ImageSet, eps: Eps, *, batch: int = 256, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """Which images keep their label in the whole ball of radius ε, cut to [0, 1]: (N,), bool, on the CPU.
+    """Which images keep their label in the whole ball of radius ε, cut to the range of values: (N,), bool, on the CPU.
 
     Interval bounds of the margins, in float64 and less what rounding may have added, above the margin that every proof
     here has to reach, where the model itself gets the image right. False means nothing: the verifier may well prove
@@ -24,10 +24,11 @@ def certified_by_intervals(
     device = torch.device("cpu" if torch.device(device).type == "mps" else device)  # mps has no float64
     own, exact = in_float64(model, device)
     graph, dtype = graph_of(exact), dtype_of(own)
-    parts = []
+    ball, parts, done = Ball.around(eps, data.images.shape, data.clip), list[Tensor](), 0
     with torch.inference_mode():
         for images, labels in Batches(data, batch, device=device):
-            box = Interval(*bounds(images.double(), eps))
+            box = Interval(*ball.at(slice(done, done + len(images))).bounds(images.double()))
+            done += len(images)
             last = interval_bounds(graph, *box, rounded=True).last
             margins = margin_intervals(graph, last, labels, rounded=True)
             require_agreement(own, exact, graph, box, labels, margins)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lingraft.attack.ball import bounds
+from lingraft.ball import Ball, Eps
 from lingraft.errors import LingraftError
 from lingraft.training.differentiable.graph import BoundedGraph, graph_of
 from lingraft.training.differentiable.intervals import Interval, interval_bounds
@@ -30,7 +31,7 @@ def in_float64(model: nn.Module, device: torch.device | str) -> tuple[nn.Module,
     return own, copy.deepcopy(own).double()
 
 
-def require_agreement_once(model: nn.Module, images: Tensor, labels: Tensor, eps: float) -> None:
+def require_agreement_once(model: nn.Module, images: Tensor, labels: Tensor, eps: Ball | Eps) -> None:
     """Compare a model that is about to be trained with its bounds on the first images it sees, the first time only."""
     if model in _COMPARED:
         return

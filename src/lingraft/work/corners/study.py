@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lingraft.attack.evaluation import predictions
+from lingraft.ball import Eps, Radius, eps_name, shown
 from lingraft.data import ImageSet
 from lingraft.data import load as load_data
 from lingraft.device import resolve_device
@@ -25,6 +26,7 @@ from lingraft.runs.verdicts import Verdicts, digest_weights
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Result
 from lingraft.work.corners.exemplars import corner_cases, modal_classes
+from lingraft.work.given import require_same_data
 from lingraft.work.keeping import find_verdicts
 
 
@@ -62,7 +64,7 @@ class CornerStudy:
     """Corner cases among the first `images` test images, and figures of the runs in the order given."""
 
     data: str
-    eps: float
+    eps: Radius
     timeout: float
     seed: int
     images: int
@@ -83,7 +85,7 @@ class CornerStudy:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        return {**asdict(self), "mean": self.means, "versions": versions()}
+        return {**asdict(self), "eps": eps_name(self.eps), "mean": self.means, "versions": versions()}
 
 
 def mean(runs: Sequence[RunFigures]) -> dict[str, dict[str, float | None]]:
@@ -97,12 +99,13 @@ def mean(runs: Sequence[RunFigures]) -> dict[str, dict[str, float | None]]:
     return means
 
 
-def agreed(runs: Sequence[Run], eps: float | None, data: str | None) -> tuple[str, float, int]:
+def agreed(runs: Sequence[Run], eps: Eps | None, data: str | None) -> tuple[str, Radius, int]:
     """Data set, ε and number of classes of all the runs, after checking that they can be compared."""
     descriptions = [run.describe() for run in runs]
     for what, option, values in (
-        ("data", "; name one with --data", [each.data_set(data) for each in descriptions]),
+        ("data", "; name one with --data", [each.data_set(data, "test") for each in descriptions]),
         ("eps", "; name one with --eps", [each.radius(eps) for each in descriptions]),
+        ("range of values", "", [shown(each.clip) for each in descriptions]),
         ("classes", "", [each.classes for each in descriptions]),
         ("input shape", "", [each.input_shape for each in descriptions]),
     ):
@@ -118,7 +121,7 @@ def agreed(runs: Sequence[Run], eps: float | None, data: str | None) -> tuple[st
         if weights in known:
             raise LingraftError(f"{known[weights].path} and {run.path} hold the same weights. Name each network once.")
         known[weights] = run
-    return descriptions[0].data_set(data), descriptions[0].radius(eps), descriptions[0].classes
+    return descriptions[0].data_set(data, "test"), descriptions[0].radius(eps), descriptions[0].classes
 
 
 def corners(
@@ -132,7 +135,7 @@ def corners(
     timeout: float = 300.0,
     workers: int | None = None,
     memory: float | None = None,
-    eps: float | None = None,
+    eps: Eps | None = None,
     data: str | None = None,
     out: str | Path | None = None,
     seed: int = 0,
@@ -157,12 +160,12 @@ def corners(
         for run in written:
             run.describe()
             inside.enter_context(holding(run.path))
-        data, eps, classes = agreed([*plain, *grafted], eps, data)
+        data, radius, classes = agreed([*plain, *grafted], eps, data)
         cases = _find_cases(plain, grafted, data, images, classes, where)
         few = Few(min(regular, len(cases.test)), cases.indices[:verify].tolist())
 
         def measure(run: Run) -> RunFigures:
-            results = verify_few(run, data, cases.test, few, eps, limits, place, where) if run in verified else {}
+            results = verify_few(run, data, cases.test, few, radius, limits, place, where) if run in verified else {}
             right = cases.predicted[run] == cases.test.labels
             return RunFigures(
                 str(run.path),
@@ -172,7 +175,7 @@ def corners(
 
         study = CornerStudy(
             data=data,
-            eps=eps,
+            eps=radius,
             timeout=timeout,
             seed=seed,
             images=len(cases.test),
@@ -206,7 +209,9 @@ class Cases:
 def _find_cases(
     plain: Sequence[Run], grafted: Sequence[Run], data: str, images: int | None, classes: int, device: torch.device
 ) -> Cases:
-    test = load_data(data, "test")
+    for run in (*plain, *grafted):
+        require_same_data(run.describe(), data, "test", asked=True)
+    test = load_data(data, "test", clip=plain[0].describe().clip)
     test = test if images is None else test.take(images)
     plain[0].describe().check_fits(test, "test")
     predicted: dict[Run, Tensor] = {}
@@ -238,11 +243,12 @@ class Few:
 
 
 def verify_few(
-    run: Run, data: str, test: ImageSet, few: Few, eps: float, limits: Limits, place: Place, device: torch.device
+    run: Run, data: str, test: ImageSet, few: Few, eps: Radius, limits: Limits, place: Place, device: torch.device
 ) -> dict[int, Result]:
     """Results by index; the run keeps them, those of corner cases that are not among the first images apart."""
     which = sorted({*range(few.first), *few.cases})
-    request = Request(load(run, device=device), test.pixels(torch.tensor(which)), test.labels[which], eps=eps)
+    images, labels = test.pixels(torch.tensor(which)), test.labels[which]
+    request = Request(load(run, device=device), images, labels, eps=eps, clip=test.clip)
     verdicts = Verdicts(run, data, request, limits, which, apart={i for i in few.cases if i >= few.first})
     title = f"verifying {run.path}"
     results = find_verdicts(request, limits, place, indices=which, verdicts=verdicts, title=title)

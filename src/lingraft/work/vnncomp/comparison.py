@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from lingraft.ball import GIVEN, Clip, Eps
 from lingraft.errors import LingraftError
 from lingraft.files import write_json
 from lingraft.formats.answer import Answer
@@ -21,7 +22,7 @@ from lingraft.runs.holding import holding
 from lingraft.solver.request import Limits
 from lingraft.version import __version__
 from lingraft.work.exporting import COMPARED_IMAGES, plain_network
-from lingraft.work.given import Folder, images_of, radius_of, run_of
+from lingraft.work.given import Folder, images_of, kept_run, radius_of
 from lingraft.work.vnncomp.answer_log import AnswerLog
 from lingraft.work.vnncomp.other_verifiers import find_tool
 from lingraft.work.vnncomp.run_benchmark import complete, decide_all
@@ -104,7 +105,8 @@ def compare(
     *,
     tool: str | None = None,
     images: int | slice = 20,
-    eps: float | None = None,
+    eps: Eps | None = None,
+    clip: Clip = GIVEN,
     timeout: float = 60.0,
     form: Form | None = None,
     data: Any = None,
@@ -116,18 +118,18 @@ def compare(
     first `images` of the test images, or a slice of them, are decided within `eps` and `timeout` seconds for each
     image. `form` is that of the network that it gets, see `export_onnx` (default: what it reads best). Network,
     properties and answers are kept in `out`: called again it goes on after a stop. `model` may be the folder of a run;
-    then `eps`, `data` and `out` are by default those of the run, and compare/ in it.
+    then `eps`, `clip` (the range of values), `data` and `out` are by default those of the run, and compare/ in it.
     """
-    run = None if isinstance(model, nn.Module) else run_of(model)
+    run = kept_run(model, None)
     if out is None:
         if run is None:
             raise LingraftError("give out, the folder to keep network, properties and answers in.")
         out = run.path / "compare"
     folder = Path(out)
-    radius, limits = radius_of(eps, run), Limits(timeout)
+    radius, limits = radius_of(eps, run, data), Limits(timeout)
     other, command = find_tool(against, tool)
     form = form or other.form
-    _, test = images_of(data, "test", run)
+    _, test = images_of(data, "test", run, clip=clip)
     plain, some = plain_network(model), test.take(images).pixels(slice(COMPARED_IMAGES))
     with holding(folder):
         their_network = NETWORK if form == "output" else f"onnx/network_{form}.onnx"

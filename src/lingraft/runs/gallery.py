@@ -24,7 +24,7 @@ PREFIX = "gallery:"
 #: When to give up fetching.
 PATIENCE = Patience()
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parent / "gallery_networks"
 
 
 @dataclass(frozen=True)
