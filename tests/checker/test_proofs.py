@@ -63,6 +63,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "grafted": _grafted,
     "residual": lambda: nn.Sequential(nn.Conv2d(1, 2, 3, stride=2, padding=1), nn.ReLU(), Residual(2), nn.Flatten(), nn.Linear(18, 4)),
     "leaky": lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 14), nn.LeakyReLU(0.1), nn.Linear(14, 10), nn.LeakyReLU(0.3), nn.Linear(10, 4)),
+    "clipped": lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 14), nn.Hardtanh(-0.6, 1.4), nn.Linear(14, 10), nn.ReLU6(), nn.Linear(10, 4)),
+    "prelu": lambda: nn.Sequential(nn.Conv2d(1, 3, 3, stride=2, padding=1), nn.PReLU(3), nn.Flatten(), nn.Linear(27, 12), nn.PReLU(), nn.Linear(12, 4)),
     "max pool": lambda: nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2, 3, 1), nn.Flatten(), nn.Linear(18, 8), nn.ReLU(), nn.Linear(8, 4)),
 }  # fmt: skip
 

@@ -90,7 +90,7 @@ def test_tighter_bounds_leave_fewer_neurons_unstable_and_none_that_is(own_model,
     for site in seen:
         assert (counts["alpha-crown"][site] <= counts["crown"][site]).all()
         assert (counts["crown"][site] <= counts["intervals"][site]).all()
-        if watched.get_submodule(site).base.slopes is not None:
+        if watched.get_submodule(site).base.pieces is not None:
             assert (seen[site] <= counts["alpha-crown"][site]).all()
 
 

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from lingraft import LingraftError
@@ -33,13 +33,9 @@ def record(base: str) -> Activation:
     return leaky_relu(0.2) if base == "leaky_relu" else KNOWN[base]
 
 
-def plain(base: str) -> nn.Module:
-    return {"relu": nn.ReLU(), "leaky_relu": nn.LeakyReLU(0.2), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh()}[base]
-
-
 @settings(max_examples=60, deadline=None)
 @given(
-    base=st.sampled_from(sorted(KNOWN)),
+    base=st.sampled_from(["relu", "leaky_relu", "sigmoid", "tanh", "relu6", "gelu", "prelu"]),
     shape=SHAPES,
     batch=st.integers(1, 4),
     seed=st.integers(0, 999),
@@ -55,7 +51,13 @@ def test_forward_is_the_definition_coordinate_by_coordinate(base, shape, batch, 
     assert y.is_contiguous(memory_format=layout)
     slope, intercept = (values.flatten().tolist() for values in site.line())
     for n in range(batch):
-        rows = zip(site.mask.flatten(), x[n].flatten(), plain(base)(x)[n].flatten(), y[n].flatten(), strict=True)
+        rows = zip(
+            site.mask.flatten(),
+            x[n].flatten(),
+            record(base).module()(x).detach()[n].flatten(),
+            y[n].flatten(),
+            strict=True,
+        )
         for i, (grafted, z, kept, result) in enumerate(rows):
             if grafted:
                 torch.testing.assert_close(result, slope[i] * z + intercept[i])
@@ -63,7 +65,7 @@ def test_forward_is_the_definition_coordinate_by_coordinate(base, shape, batch, 
                 assert result == kept
 
 
-@pytest.mark.parametrize("base", KNOWN)
+@pytest.mark.parametrize("base", ["relu", "leaky_relu", "sigmoid", "tanh", "prelu"])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_first_and_second_derivatives_match_finite_differences(base, layout):
     site = random_site(base, [3, 2, 4], seed=3, dtype=torch.float64)
@@ -106,12 +108,12 @@ def test_gradients_do_not_depend_on_how_many_images_fit_in_the_cache(seed, cache
         torch.testing.assert_close(gradients(cached), plainly())
 
 
-@pytest.mark.parametrize("base", KNOWN)
+@pytest.mark.parametrize("base", [name for name, known in KNOWN.items() if known.modules])
 def test_nothing_grafted_is_the_activation_itself(base):
     site = GraftedActivation(record(base), (4, 3, 3))
     x = torch.randn(6, 4, 3, 3, requires_grad=True)
-    assert torch.equal(site(x), plain(base)(x))
-    assert torch.equal(*(torch.autograd.grad(m(x).square().sum(), x)[0] for m in (site, plain(base))))
+    assert torch.equal(site(x), record(base).module()(x))
+    assert torch.equal(*(torch.autograd.grad(m(x).square().sum(), x)[0] for m in (site, record(base).module())))
 
 
 def test_gradients_of_neurons_that_are_not_grafted_are_exactly_zero():

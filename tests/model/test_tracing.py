@@ -19,8 +19,8 @@ class Branching(nn.Module):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (nn.Sequential(nn.Linear(4, 4), nn.GELU()), r"layer '1' \(GELU\).*relu"),
-        (nn.Sequential(nn.Linear(4, 4), nn.Hardtanh()), r"layer '1' \(Hardtanh\)"),
+        (nn.Sequential(nn.Linear(4, 4), nn.Softsign()), r"layer '1' \(Softsign\).*relu"),
+        (nn.Sequential(nn.Linear(4, 4), nn.Softshrink()), r"layer '1' \(Softshrink\)"),
         (nn.Sequential(nn.ReLU(), Branching()), r"cannot trace 1 \(Branching\)"),
         (nn.Sequential(nn.Linear(4, 4), nn.Flatten()), "no activation"),
     ],
@@ -33,8 +33,12 @@ def test_what_is_not_supported_is_named(model, message):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (F.gelu, "gelu.*'gelu'"),
-        (lambda x: x.clamp(min=0), "clamp"),
+        (F.softsign, "softsign.*'softsign'"),
+        (lambda x: x.clamp(min=x.shape[0]), "min must be a number"),
+        (lambda x: x.clamp(min=2, max=1), "between 2.0 and 1.0 is a constant"),
+        (lambda x: x.clamp(min=torch.zeros(4)), "min must be a number"),
+        (lambda x: F.elu(x, -1.0), "alpha=-1.0 is not supported"),
+        (lambda x: F.softplus(x, 1, 3), "threshold=3.0 has a step"),
         (lambda x: F.relu(x[:, :0]), "'relu' has no neurons"),
         (lambda x: F.relu(x.flatten()), "first axis must be the batch"),
         (lambda x: F.leaky_relu(x, x.shape[0]), "negative_slope must be a number"),

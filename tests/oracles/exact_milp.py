@@ -151,7 +151,7 @@ class Oracle(fx.Interpreter):
         return unit
 
     def _activate(self, n: fx.Node, call: Any, z: Tensor) -> Tensor:
-        assert call.activation.slopes is not None, "the oracle knows piecewise-linear activations only"
+        assert call.activation.pieces is not None, "the oracle knows piecewise-linear activations only"
         self.sites[call.name] = z
         module = self.fetch_attr(str(n.target)) if n.op == "call_module" else None
         flat, results = z.flatten(1), []
@@ -164,8 +164,21 @@ class Oracle(fx.Interpreter):
                 line[0] += float(module.intercept.flatten()[i])
                 results.append(line)
             else:
-                bent, slope = self._relu(column), call.activation.slopes[0]
-                results.append(slope * _pad_to(column, len(bent)) + (1 - slope) * bent)
+                pieces = call.activation.pieces
+                total = float(pieces.slope) * column
+                total[0] += pieces.shift
+                if pieces.bend is not None:
+                    before, after, gain, offset = pieces.bend
+                    moved = gain * column
+                    moved[0] += offset
+                    bent = self._relu(moved)
+                    total = _pad_to(total, len(bent)) + (after - before) * bent
+                if pieces.ceiling is not None:
+                    below = -total
+                    below[0] += pieces.ceiling
+                    total = -self._relu(below)
+                    total[0] += pieces.ceiling
+                results.append(total)
         return self._stack(results, z.shape[1:])
 
     def _stack(self, columns: list[Tensor], shape: Sequence[int]) -> Tensor:

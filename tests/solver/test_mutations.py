@@ -16,7 +16,7 @@ from exact_milp import Oracle
 from torch import Tensor
 
 from lingraft import LingraftError
-from lingraft.model.activations import KNOWN, Lines, relu, sigmoid
+from lingraft.model.activations import KNOWN, Lines, relu
 from lingraft.solver import (
     ascent,
     bab,
@@ -263,9 +263,10 @@ for _field in Lines._fields:
 
     @_mutation(f"smooth: {_field}")
     def _(patch: pytest.MonkeyPatch, field: str = _field) -> None:
-        _wrap(patch, sigmoid.Curve, "lines", lambda f, *a: _flipped(f(*a), field))
-        for name, curve in (("sigmoid", sigmoid.SIGMOID_CURVE), ("tanh", sigmoid.TANH_CURVE)):
-            patch.setitem(KNOWN, name, replace(KNOWN[name], lines=curve.lines))
+        for name in ("sigmoid", "tanh"):
+            right = KNOWN[name].lines
+            wrong = replace(KNOWN[name], lines=lambda *ends, f=right: _flipped(f(*ends), field))
+            patch.setitem(KNOWN, name, wrong)
 
 
 for _field in ("slope", "intercept"):

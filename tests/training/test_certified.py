@@ -275,8 +275,8 @@ def test_a_network_that_cannot_be_bounded_is_refused_before_anything_is_written(
     tmp_path: Path, description: ModelDescription
 ) -> None:
     config = TrainingConfig(EPS, method="crown-ibp", epochs=4, optimizer="adam")
-    model = zoo.build("sigmoid-cnn", (1, 8, 8))
-    with pytest.raises(LingraftError, match="not sigmoid"):
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 10))
+    with pytest.raises(LingraftError, match="max pooling"):
         train_network(model, digits(), config, Destination(Run(tmp_path / "run"), description))
     assert not (tmp_path / "run").exists()
 

@@ -4,8 +4,9 @@ Values of rank 4, (1, C, H, W) in the file, are kept channels last; all others a
 constants behind an activation become part of its site, if that is exact: so a grafted neuron, written as
 relu(x)·keep + x·slope + shift with keep 0, is seen to be linear.
 
-The activations of a file are numbered in its order: one number for each Relu and LeakyRelu node, and for a MaxPool
-node one for each comparison of the tournament max(a, b) = b + relu(a − b) that it becomes.
+The activations of a file are numbered in its order: one number for each Relu, LeakyRelu, PRelu and Abs node; for a Clip
+or HardSigmoid node one for each end, the lower one first; and for a MaxPool node one for each comparison of the
+tournament max(a, b) = b + relu(a − b) that it becomes.
 """
 
 import math
@@ -161,15 +162,16 @@ class Builder:
         numbers = [self.node_of(part) for part in parts]
         return self.plain(self.add(Sum(numbers, self.nodes[numbers[0]].shape, signs)), parts[0].shape)
 
-    def bent(self, x: Value, slope: float) -> Value:
-        """relu(z)·(1 − slope) + slope·z."""
+    def bent(self, x: Value, slope: float | Array) -> Value:
+        """relu(z)·(1 − slope) + slope·z; one slope, or one for each value, in the order used here."""
         base = self.node_of(x)
         size = self.nodes[base].shape
-        if not exact_sum(np.full(1, 1.0), np.full(1, -slope)):
-            raise LingraftError(f"a leaky ReLU of slope {slope}")
         self.spend(3 * self.nodes[base].size)
+        line = np.full(size, slope)
+        if not exact_sum(np.full(1, 1.0), -line):
+            raise LingraftError("a leaky ReLU or PReLU with a slope so small that 1 less it is not exact")
         self.activations += 1
-        bend, line = np.full(size, 1 - slope), np.full(size, slope)
+        bend = 1 - line
         return Value(x.shape, base, bend, line, np.zeros(size), self.activations - 1)
 
     def largest(self, players: list[Value]) -> Value:

@@ -334,6 +334,38 @@ class _Reader(Builder):
     def _on_leakyrelu(self, at: Attributes, x: Value) -> Value:
         return self.bent(x, take(at, "alpha", float(np.float32(0.01))))
 
+    def _on_prelu(self, at: Attributes, x: Value, slope: np.ndarray) -> Value:
+        return self.bent(x, self._constant(slope, x.shape))
+
+    def _on_abs(self, at: Attributes, x: Value) -> Value:
+        return self.bent(x, -1.0)
+
+    def _on_clip(self, at: Attributes, x: Value, low: Any = None, high: Any = None) -> Value:
+        ends = [at.get(name) if end is None else end for name, end in (("min", low), ("max", high))]
+        if any(end is not None and np.size(end) != 1 for end in ends):
+            raise LingraftError("an end that is not a single number")
+        return self._clipped(x, *(None if end is None else float(np.reshape(end, -1)[0]) for end in ends))
+
+    def _on_hardsigmoid(self, at: Attributes, x: Value) -> Value:
+        alpha, beta = take(at, "alpha", float(np.float32(0.2))), take(at, "beta", 0.5)
+        if not alpha > 0:
+            raise LingraftError(f"a slope of {alpha}")
+        return self._clipped(self._shifted(self._times(x, np.full(1, alpha)), beta), 0.0, 1.0)
+
+    def _clipped(self, x: Value, low: float | None, high: float | None) -> Value:
+        """y = low + relu(x − low), then high − relu(high − y); one end may be missing. Each ReLU is an activation."""
+        if low is not None and high is not None and not low < high:
+            raise LingraftError(f"a range from {low} to {high}")
+        if low is not None:
+            x = self._shifted(self.bent(self._shifted(x, -low), 0.0), low)
+        if high is None:
+            return x
+        over = self.bent(self._shifted(self._times(x, np.full(1, -1.0)), high), 0.0)
+        return self._shifted(self._times(over, np.full(1, -1.0)), high)
+
+    def _shifted(self, x: Value, by: float) -> Value:
+        return self._sum(x, np.full((1,) * len(x.shape), by, self.dtype), 1.0)
+
     # pooling
 
     def _on_averagepool(self, at: Attributes, x: Value) -> Value:

@@ -57,6 +57,10 @@ RULES: dict[str, list[Rule]] = {
     "Neg": [Rule(7, 22, "value", {})],
     "Relu": [Rule(7, 22, "value", {})],
     "LeakyRelu": [Rule(7, 22, "value", {"alpha": "float"})],
+    "PRelu": [Rule(7, 22, "value weights", {})],
+    "Clip": [Rule(7, 10, "value", {"min": "float", "max": "float"}), Rule(11, 22, "value weights? weights?", {})],
+    "HardSigmoid": [Rule(7, 22, "value", {"alpha": "float", "beta": "float"})],
+    "Abs": [Rule(7, 22, "value", {})],
     "AveragePool": [Rule(7, 9, "value", _AVERAGE), Rule(10, 18, "value", {**_AVERAGE, **_CEIL}),
                     Rule(19, 22, "value", {**_AVERAGE, **_CEIL, **_DILATIONS})],
     "GlobalAveragePool": [Rule(7, 22, "value", {})],
@@ -91,7 +95,8 @@ def require_known(node: OnnxNode, inputs: Sequence[Any], version: int, dtype: np
     if rules is None:
         raise LingraftError(
             "not supported; certificates are about piecewise-linear networks of these layers:"
-            " convolution, linear, batch norm, pooling, ReLU, leaky ReLU, sums, shapes"
+            " convolution, linear, batch norm, pooling, ReLU, leaky ReLU, PReLU, clip, hard sigmoid, absolute value,"
+            " sums, shapes"
         )
     rule = next((rule for rule in rules if rule.first <= version <= rule.last), None)
     if rule is None:

@@ -80,13 +80,17 @@ class GraphBuilder:
 
     def finish(self) -> fx.GraphModule:
         """The module, once the graph has its output; what does not lead to it is left out."""
-        for node in reversed(self.graph.nodes):
-            if not node.users and node.op not in ("placeholder", "output"):
-                self.graph.erase_node(node)
+        self.drop_unused()
         # takes over only the modules and buffers that the graph still refers to
         module = fx.GraphModule(self.root, self.graph, "ImportedNetwork")
         module.graph.lint()
         return module.eval()
+
+    def drop_unused(self) -> None:
+        """Leave out what does not lead to the output, which the graph has already."""
+        for node in reversed(self.graph.nodes):
+            if not node.users and node.op not in ("placeholder", "output"):
+                self.graph.erase_node(node)
 
     def _sample(self, node: fx.Node) -> Tensor:
         return self._samples[node]

@@ -11,8 +11,8 @@ from torch import Tensor, fx, nn
 from lingraft.errors import LingraftError
 from lingraft.files import replacing
 from lingraft.formats.batch_norm_form import scales_as_batch_norm
+from lingraft.formats.onnx_activations import write_activation
 from lingraft.formats.onnx_grafted import FORMS, Form, write_grafted
-from lingraft.formats.onnx_layers import write_activation
 from lingraft.formats.onnx_shapes import WRITERS
 from lingraft.formats.onnx_writer import OnnxWriter, Value, named
 from lingraft.formats.runtime import EXPORT_TOLERANCE, Session, disagreement, random_inputs
@@ -127,7 +127,7 @@ def _write_node(
         module = traced.get_submodule(str(node.target)) if node.op == "call_module" else None
         if activation is not None and not isinstance(module, GraftedActivation):
             x = args[0] if args else kwargs["input"]
-            return named(result.shape, write_activation(writer, activation, x.name))
+            return named(result.shape, write_activation(writer, activation, x.name, result.dim()))
         if isinstance(module, GraftedActivation):
             (x,) = args
             alone = len(node.all_input_nodes[0].users) == 1

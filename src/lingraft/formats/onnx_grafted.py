@@ -5,7 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from lingraft.formats.onnx_layers import Affine, Shape, write_activation, write_gemm
+from lingraft.formats.onnx_activations import write_activation
+from lingraft.formats.onnx_layers import Affine, Shape, write_gemm
 from lingraft.formats.onnx_writer import OnnxWriter, Value, named
 from lingraft.model.grafted_activation import GraftedActivation
 
@@ -26,19 +27,22 @@ def write_grafted(to: OnnxWriter, site: GraftedActivation, shape: Shape, x: Valu
     slope, intercept = (tensor.detach() for tensor in site.line())
     keep = (~site.mask).to(slope.dtype)
     if not site.grafted:
-        return named(shape, write_activation(to, site.base, x.name))
+        return named(shape, write_activation(to, site.base, x.name, len(shape)))
     bends, through_zero = bool(keep.any()), site.base.at_zero == 0
     if absorb and isinstance(x, Affine) and through_zero:
         straight = write_gemm(to, f"{to.scope}.line", x.source, *_scaled(x, slope, intercept))
         if not bends:
             return named(shape, straight)
-        bent = write_activation(to, site.base, write_gemm(to, f"{to.scope}.kept", x.source, *_scaled(x, keep, None)))
+        kept = write_gemm(to, f"{to.scope}.kept", x.source, *_scaled(x, keep, None))
+        bent = write_activation(to, site.base, kept, len(shape))
         return to.value(shape, "Add", bent, straight)
     terms = []
     if bends and form == "input" and through_zero:
-        terms.append(write_activation(to, site.base, to.node("Mul", x.name, to.weight("keep", keep[None]))))
+        masked = to.node("Mul", x.name, to.weight("keep", keep[None]))
+        terms.append(write_activation(to, site.base, masked, len(shape)))
     elif bends:
-        terms.append(to.node("Mul", write_activation(to, site.base, x.name), to.weight("keep", keep[None])))
+        bent = write_activation(to, site.base, x.name, len(shape))
+        terms.append(to.node("Mul", bent, to.weight("keep", keep[None])))
     if slope.any() or not terms:
         terms.append(to.node("Mul", x.name, to.weight("slope", slope[None])))
     result = terms[0] if len(terms) == 1 else to.node("Add", *terms)

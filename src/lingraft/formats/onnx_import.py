@@ -15,6 +15,7 @@ from lingraft.formats.layer_biases import absorb_biases
 from lingraft.formats.onnx_file import read_model, reason
 from lingraft.formats.onnx_node import OnnxNode, Value
 from lingraft.formats.onnx_operations import translate
+from lingraft.formats.onnx_patterns import drop_parts
 from lingraft.formats.runtime import IMPORT_TOLERANCE, Session, disagreement, random_inputs
 
 #: Sizes of the inputs on which the network read is compared with onnxruntime: each bends other activations.
@@ -66,6 +67,7 @@ def _translate(model: Any) -> tuple[Any, int]:
     if not isinstance(output, fx.Node):
         raise LingraftError("the output of the network does not depend on its input.")
     builder.graph.output(output)
+    drop_parts(builder)
     absorb_biases(builder)
     restore_grafted_sites(builder)
     module: Any = builder.finish()

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from lingraft.errors import LingraftError
 from lingraft.formats.onnx_writer import OnnxWriter, Value, named
-from lingraft.model.activations import Activation
 from lingraft.model.operations.weights import around, each, padding_of
 
 Shape = Sequence[int]
@@ -191,14 +190,3 @@ def _batch_norm(
     }
     names = [to.weight(name, constant(tensor)) for name, tensor in tensors.items()]
     return to.value(shape, "BatchNormalization", x.name, *names, epsilon=eps)
-
-
-# Activations
-
-
-def write_activation(to: OnnxWriter, activation: Activation, x: str) -> str:
-    """Write an activation of the value named x and give the name of the result."""
-    if activation.onnx is None:
-        raise LingraftError(f"ONNX has no operation for the activation {activation.name!r}.")
-    attributes = {attribute: activation.arguments[name] for name, attribute in activation.attributes.items()}
-    return to.node(activation.onnx, x, **attributes)

@@ -11,24 +11,26 @@ from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
 from lingraft.formats.graph_builder import GraphBuilder
+from lingraft.formats.onnx_activations import READERS, read_activation
 from lingraft.formats.onnx_node import OnnxNode
+from lingraft.formats.onnx_patterns import PARTS, product
 from lingraft.model.activations import KNOWN, named_in_onnx
 
 Translator = Callable[[GraphBuilder, OnnxNode], fx.Node]
 M = TypeVar("M", bound=nn.Module)
 
-_TRANSLATORS: dict[str, Translator] = {}
+_TRANSLATORS: dict[str, Translator] = {**READERS, **PARTS}
 
 
 def supported() -> list[str]:
     """The operations that can be read."""
-    return sorted([*_TRANSLATORS, *(record.onnx for record in KNOWN.values() if record.onnx is not None)])
+    return sorted({*_TRANSLATORS, *(record.onnx for record in KNOWN.values() if record.onnx is not None)})
 
 
 def translate(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     """Write a node in torch."""
-    if named_in_onnx(node.operation) is not None:
-        return _activation(builder, node)
+    if node.operation not in _TRANSLATORS and named_in_onnx(node.operation) is not None:
+        return read_activation(builder, node)
     if node.operation not in _TRANSLATORS:
         raise LingraftError(
             f"{node.title}: the operation {node.operation} is not supported. Supported: {', '.join(supported())}."
@@ -107,6 +109,9 @@ def _arithmetic(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     function: Any = {"Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div}[node.operation]
     left, right = node.optional(0), node.optional(1)
     if isinstance(left, fx.Node) and isinstance(right, fx.Node):
+        known = product(builder, left, right) if node.operation == "Mul" else None
+        if known is not None:
+            return known
         if node.operation in ("Mul", "Div"):
             raise node.unsupported("a product or quotient of two values, which is not piecewise linear,")
         if len(builder.shape(left)) != len(builder.shape(right)):
@@ -144,16 +149,6 @@ def _batch_norm(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     _with(layer, weight=scale, bias=shift, running_mean=mean, running_var=variance)
     layer.num_batches_tracked = torch.tensor(0)
     return builder.layer(layer, x)
-
-
-# Activations
-
-
-def _activation(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    record = named_in_onnx(node.operation)
-    assert record is not None
-    given = {name: node.attribute(key, record.arguments[name]) for name, key in record.attributes.items()}
-    return builder.layer(record.called_with(given).module(), node.value(0))
 
 
 # Convolution and pooling

@@ -13,6 +13,8 @@ from lingraft.version import __version__
 #: Old enough for the readers of other verifiers, new enough for everything that is written here.
 OPSET = 13
 IR_VERSION = 7
+#: Goes with all operator sets up to 20.
+LATER_IR_VERSION = 9
 
 
 class Value:
@@ -44,6 +46,8 @@ class OnnxWriter:
 
     def __init__(self, batch: int):
         self.batch = batch
+        #: the operator set, raised for operations that came later
+        self.opset = OPSET
         #: what is written is named after this part of the model
         self.scope = ""
         self._nodes: list[Any] = []
@@ -87,8 +91,8 @@ class OnnxWriter:
             graph,
             producer_name="lingraft",
             producer_version=__version__,
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR_VERSION,
+            opset_imports=[helper.make_opsetid("", self.opset)],
+            ir_version=IR_VERSION if self.opset == OPSET else LATER_IR_VERSION,
         )
 
     def _constant(self, name: str, array: np.ndarray) -> str:

@@ -44,11 +44,15 @@ class Harm:
     def _of_image(self, ball: Ball, network: Network, images: Tensor, labels: Tensor) -> dict[int, Tensor]:
         found = bound_sites(network, Region.within(ball, images[0]), Budget(), self.bounds)
         rows = coefficients(network, found, margins(network.nodes[-1].size, int(labels[0])).to(images.device))
-        harm = {}
-        for i, site in sites_of(network).items():
-            if i in rows:
-                weight = -rows[i].clamp(max=0) if site.activation.slopes is not None else rows[i].abs()
-                harm[i] = (weight.sum(0) * site.activation.gap(*found.bounds[i])).masked_fill(site.grafted, 0.0)
+        harm: dict[int, Tensor] = {}
+        sites = sites_of(network)
+        for first, parts in network.bends.items():
+            for i in parts:
+                if i in rows:
+                    site = sites[i]
+                    weight = -rows[i].clamp(max=0) if site.activation.pieces is not None else rows[i].abs()
+                    of_bend = weight.sum(0) * site.activation.gap(*found.bounds[i])
+                    harm[first] = harm.get(first, 0.0) + of_bend.masked_fill(site.grafted, 0.0)
         return harm
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from lingraft.ball import Ball, Eps, Radius, radius
@@ -46,7 +47,11 @@ class Instability:
 
         def of_batch(network: Network, images: Tensor, labels: Tensor) -> dict[int, Tensor]:
             found = METHODS[self.bounds](network, *ball.bounds(images))
-            return {i: measure(site, *found[i]).sum(0) for i, site in sites_of(network).items()}
+            sites = sites_of(network)
+            return {
+                i: torch.stack([measure(sites[j], *found[j]) for j in parts]).amax(0).sum(0)
+                for i, parts in network.bends.items()
+            }
 
         return sum_over_images("instability", model, data, 64 if self.bounds == "intervals" else 1, of_batch)
 

@@ -12,7 +12,7 @@ from lingraft.progress import progress
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Site
 
-#: (network, images (N, *shape), labels (N,)) → sums over these images, of the site's shape, by position of the site
+#: (network, images (N, *shape), labels (N,)) → sums over these images, of the site's shape, by position of the first
 OfBatch = Callable[[Network, Tensor, Tensor], Mapping[int, Tensor]]
 
 
@@ -21,14 +21,15 @@ def sum_over_images(what: str, model: nn.Module, data: ImageSet, batch: int, of_
     device = device_of(model)
     with evaluating(model):
         network = Network.from_module(model, tuple(data.images.shape[1:]))
-    sums = {i: torch.zeros(site.shape, dtype=torch.float64, device=device) for i, site in sites_of(network).items()}
+    shapes = {i: network.nodes[i].shape for i in network.bends}
+    sums = {i: torch.zeros(shape, dtype=torch.float64, device=device) for i, shape in shapes.items()}
     batches = Batches(data, batch, device=device)
     with progress(what, len(batches)) as advance, torch.no_grad():
         for images, labels in batches:
             for i, values in of_batch(network, images, labels).items():
                 sums[i] += values
             advance()
-    named = {node.name: sums[i] for i, node in sites_of(network).items() if node.public}
+    named = {network.nodes[i].name: sums[i] for i in network.bends}
     return {name: network.outside(total[None])[0].contiguous().cpu() for name, total in named.items()}
 
 

@@ -21,6 +21,7 @@ class GraftedActivation(nn.Module):
     `slope` and `intercept` are parameters of shape (1, *neurons), of which only the grafted coordinates mean anything;
     gradients elsewhere are zero. Grafting more neurons later thus keeps the parameters, and what an optimizer knows
     of them, in place. The state dict holds the mask as bits, and slopes and intercepts of grafted neurons only.
+    An activation with weights (PReLU) keeps them here as parameters of the same names.
     Neurons pruned with `prune` are grafted with the constant 0 and are never trained.
     """
 
@@ -29,7 +30,11 @@ class GraftedActivation(nn.Module):
 
     def __init__(self, base: Activation, neurons: Sequence[int]):
         super().__init__()
-        self.base = base
+        self._base = base
+        #: the activation's own weights, if it has any, which go on being trained
+        self._weights = [name for name, value in base.arguments.items() if isinstance(value, Tensor)]
+        for name in self._weights:
+            self.register_parameter(name, nn.Parameter(base.arguments[name].detach().clone()))
         shape = tuple(neurons)
         self.slope = nn.Parameter(torch.zeros(1, *shape))
         self.intercept = nn.Parameter(torch.zeros(1, *shape))
@@ -38,6 +43,13 @@ class GraftedActivation(nn.Module):
         self._count = 0
         self._trained = False
         self._constants: tuple[Tensor, Tensor, Tensor] | None = None
+
+    @property
+    def base(self) -> Activation:
+        """The activation of the neurons that are not grafted."""
+        if not self._weights:
+            return self._base
+        return self._base.called_with({name: getattr(self, name) for name in self._weights})
 
     @property
     def neurons(self) -> tuple[int, ...]:
@@ -122,6 +134,8 @@ class GraftedActivation(nn.Module):
             destination[prefix + "fixed"] = pack(self.fixed)
         for name, values in (("slope", self.slope), ("intercept", self.intercept)):
             destination[prefix + name] = (values if keep_vars else values.detach())[0, learned]
+        for name in self._weights:
+            destination[prefix + name] = getattr(self, name) if keep_vars else getattr(self, name).detach()
 
     def _load_from_state_dict(
         self,
@@ -134,7 +148,8 @@ class GraftedActivation(nn.Module):
         error_msgs: list[str],
     ) -> None:
         names = [prefix + name for name in ("mask", "slope", "intercept")]
-        missing = [name for name in names if name not in state_dict]
+        weights = {name: prefix + name for name in self._weights}
+        missing = [name for name in (*names, *weights.values()) if name not in state_dict]
         if missing:
             missing_keys.extend(missing)
             return
@@ -151,7 +166,13 @@ class GraftedActivation(nn.Module):
         if slope.shape != (count,) or intercept.shape != (count,):
             error_msgs.append(f"{prefix}slope and intercept do not have one value for each of {count} grafted neurons")
             return
+        for name, key in weights.items():
+            if state_dict[key].shape != getattr(self, name).shape:
+                error_msgs.append(f"{key} has shape {tuple(state_dict[key].shape)}, not that of the model")
+                return
         with torch.no_grad():
+            for name, key in weights.items():
+                getattr(self, name).copy_(state_dict[key])
             for parameter, values in ((self.slope, slope), (self.intercept, intercept)):
                 parameter.zero_()
                 parameter[0, learned] = values.to(parameter)

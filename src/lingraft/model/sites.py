@@ -5,10 +5,11 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
 from lingraft.errors import LingraftError
@@ -21,11 +22,9 @@ from lingraft.model.tracing import trace
 
 #: Functions, methods and modules (by lower-case name) that bend a tensor element by element and are not supported.
 _UNSUPPORTED = frozenset({
-    "abs", "acos", "asin", "atan", "ceil", "celu", "clamp", "clamp_max", "clamp_min", "clip", "cos", "cosh", "elu",
-    "erf", "exp", "exp2", "expm1", "floor", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "log",
-    "log1p", "log2", "log10", "logsigmoid", "mish", "pow", "prelu", "reciprocal", "relu6", "round", "rrelu", "rsqrt",
-    "selu", "sign", "silu", "sin", "sinh", "softplus", "softshrink", "softsign", "sqrt", "square", "tan", "tanhshrink",
-    "threshold", "trunc",
+    "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "exp", "exp2", "expm1", "floor", "glu", "hardshrink", "log",
+    "log1p", "log2", "log10", "logsigmoid", "pow", "reciprocal", "round", "rrelu", "rsqrt", "sign", "sin", "sinh",
+    "softshrink", "softsign", "sqrt", "square", "tan", "tanhshrink", "threshold", "trunc",
 })  # fmt: skip
 
 
@@ -138,7 +137,7 @@ def activation_of(traced: fx.GraphModule, node: fx.Node) -> Activation | None:
     if node.op not in ("call_function", "call_method") or not _of_data(node):
         return None
     known = of_call(node.target)
-    return None if known is None else known.called_with(_arguments(node, known))
+    return None if known is None else known.called_with(_arguments(traced, node, known))
 
 
 def _refuse_unknown(traced: fx.GraphModule, node: fx.Node) -> None:
@@ -166,7 +165,7 @@ def _from_input(node: fx.Node) -> bool:
     return not is_number(node) and any(_from_input(argument) for argument in node.all_input_nodes)
 
 
-def _arguments(node: fx.Node, known: Activation) -> dict[str, Any]:
+def _arguments(traced: fx.GraphModule, node: fx.Node, known: Activation) -> dict[str, Any]:
     """What the call of a function gives besides the tensor; in place or not makes no difference in a traced graph."""
     names = [*known.arguments, "inplace"]
     positional = node.args[1:] if node.args else ()
@@ -174,7 +173,9 @@ def _arguments(node: fx.Node, known: Activation) -> dict[str, Any]:
     given.pop("input", None)
     given.pop("inplace", None)
     for name, value in given.items():
-        if isinstance(value, fx.Node):
+        if isinstance(value, fx.Node) and value.op == "get_attr" and isinstance(known.arguments.get(name), Tensor):
+            given[name] = attrgetter(str(value.target))(traced)
+        elif isinstance(value, fx.Node):
             raise LingraftError(f"{node.name!r}: {name} must be a number written in the model, not computed by it.")
     if len(positional) > len(names) or given.keys() - known.arguments.keys():
         raise LingraftError(f"{node.name!r} is called with arguments that lingraft does not know.")

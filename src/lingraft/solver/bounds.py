@@ -39,7 +39,7 @@ class SiteBounds:
 
 
 def _unstable(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
-    if site.activation.slopes is not None:
+    if site.activation.pieces is not None:
         return ~site.grafted & (lower < 0) & (upper > 0)
     return ~site.grafted
 

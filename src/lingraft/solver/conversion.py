@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
+from lingraft.model.activations import kind_of
+from lingraft.model.activations.record import per_channel
 from lingraft.model.activations.relu import RELU
 from lingraft.model.in_place import is_number
 from lingraft.model.operations import call_of
@@ -129,7 +131,7 @@ class _Conversion(Building):
 
 
 def _activation(at: Building, site: ModelSite, x: fx.Node) -> int:
-    """A site; two lines that meet at 0 are left·z + (right − left)·relu(z), exactly, and where grafted one line."""
+    """A site; what is made of lines is written with ReLUs as `Pieces` says, exactly; where grafted, it is a line."""
     shape, outer = inner(at.shape(x)), at.shape(x)
     slope = intercept = torch.zeros(shape).double()
     mask = slope.bool()
@@ -137,12 +139,40 @@ def _activation(at: Building, site: ModelSite, x: fx.Node) -> int:
         mask = at.inner_constant(site.grafted.mask.double(), outer) > 0
         slope, intercept = (at.inner_constant(t, outer) for t in site.grafted.line())
     source = at.position[x]
-    slopes = site.activation.slopes
-    if slopes is None or slopes == RELU.slopes:
-        kind = site.kind if slopes is None else RELU.name
+    pieces = site.activation.pieces
+    if pieces is None or (not isinstance(pieces.slope, Tensor) and pieces == RELU.pieces):
+        kind = kind_of(site.activation) if pieces is None else RELU.name
         return at.add(Site(site.name, shape, [source], kind, mask, slope, intercept))
-    none, (left, right) = torch.zeros_like(slope), map(at.number, slopes)
-    bend = at.add(Site(site.name, shape, [source], RELU.name, mask, none, none))
-    line = at.scale(f"{site.name}.line", source, torch.where(mask, slope, left), torch.where(mask, intercept, 0.0))
-    bent = at.scale(f"{site.name}.bend", bend, torch.full_like(slope, right - left), none)
-    return at.add(Sum(f"{site.name}.leaky", shape, [line, bent], [1.0, 1.0]))
+
+    def number(value: float | Tensor) -> Tensor:
+        """In the model's precision, for every neuron."""
+        known = value if isinstance(value, Tensor) else torch.tensor(at.number(value), dtype=torch.float64)
+        return at.inner_constant(per_channel(known, torch.empty(1, *outer, dtype=torch.float64)), outer)
+
+    def bent(of: int, public: bool, *line: float) -> int:
+        return at.add(Site(site.name, shape, [of], RELU.name, mask, none, none, public, *line))
+
+    none = torch.zeros_like(slope)
+    line, shift = torch.where(mask, slope, number(pieces.slope)), torch.where(mask, intercept, number(pieces.shift))
+    result = at.scale(f"{site.name}.line", source, line, shift)
+    if pieces.bend is not None:
+        gain, offset = at.number(pieces.bend.gain), at.number(pieces.bend.offset)
+        moved = source
+        if (gain, offset) != (1.0, 0.0):
+            moved = at.scale(f"{site.name}.moved", source, none + gain, none + offset)
+        step = number(pieces.bend.after) - number(pieces.bend.before)
+        if bool(line.any()):
+            bend = at.scale(f"{site.name}.bend", bent(moved, True, gain, offset), step, none)
+            result = at.add(Sum(f"{site.name}.bent", shape, [result, bend], [1.0, 1.0]))
+        else:
+            result = at.scale(f"{site.name}.bent", bent(moved, True, gain, offset), step, shift)
+    if pieces.ceiling is not None:
+        ceiling = number(pieces.ceiling)
+        below = at.scale(f"{site.name}.below", result, none - 1, ceiling)
+        over = bent(below, pieces.bend is None, -1.0, at.number(pieces.ceiling))
+        under = at.scale(f"{site.name}.under", over, none - 1, torch.where(mask, 0.0, ceiling))
+        if not bool(mask.any()):
+            return under
+        grafted = at.scale(f"{site.name}.grafted", result, mask.double(), none)
+        result = at.add(Sum(f"{site.name}.clipped", shape, [grafted, under], [1.0, 1.0]))
+    return result

@@ -25,7 +25,7 @@ def digest_network(nodes: Sequence[Node]) -> str:
     for node in nodes:
         _add(digest, type(node).__name__)
         for field in fields(node):
-            if field.name != "name":
+            if field.name != "name" and field.metadata.get("digest", True):
                 _add(digest, field.name)
                 _add(digest, getattr(node, field.name))
     return digest.hexdigest()

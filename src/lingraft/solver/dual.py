@@ -136,7 +136,7 @@ class Dual:
         self.dtype, self.budget = dtype, budget
         self.center, self.radius = collapsed.center, collapsed.radius
         self.kinds = [(t.first, t.last, t.kind) for t in collapsed.taps]
-        self.smooth = any(activation(t.kind).slopes is None for t in collapsed.taps)
+        self.smooth = any(activation(t.kind).pieces is None for t in collapsed.taps)
         r = [t.r + t.P.times(self.center[:, None])[:, 0] for t in collapsed.taps]
         self.r = torch.cat([collapsed.c[:0], *r]).to(dtype)[:, None]
         scaled = [(t.first, t.last, t.P.scaled(self.radius), t.Q.to(dtype)) for t in collapsed.taps if t.last > t.first]
@@ -152,7 +152,7 @@ class Dual:
         self.facets: Facets | None = None
         self.relu = torch.zeros(collapsed.count, 1, dtype=torch.bool, device=self.r.device)
         for first, last, kind in self.kinds:
-            self.relu[first:last] = activation(kind).slopes is not None
+            self.relu[first:last] = activation(kind).pieces is not None
 
     def with_facets(self, facets: Facets) -> "Dual":
         """The same with upper bounds of the first site's taps."""
@@ -189,7 +189,7 @@ class Dual:
         lines = relax_relu(lower, upper)
         for first, last, kind in self.kinds if self.smooth else ():
             here = (taps >= first) & (taps < last)
-            if activation(kind).slopes is None and bool(here.any()):
+            if activation(kind).pieces is None and bool(here.any()):
                 smooth = activation(kind).lines(lower[here].double(), upper[here].double())
                 for line, new in zip(lines, smooth, strict=True):
                     line[here] = new.to(line.dtype)

@@ -102,7 +102,7 @@ def fit(first: FirstSite, dual: Dual, base: Domains) -> Shares:
 def first_site(collapsed: Collapsed) -> FirstSite | None:
     """The first site that has taps, if they are ReLUs, and have not so many weights that sorting them takes long."""
     taps = next((taps for taps in collapsed.taps if taps.last), None)
-    if taps is None or activation(taps.kind).slopes is None:
+    if taps is None or activation(taps.kind).pieces is None:
         return None
     entries = len(taps.P.forward.values()) if taps.P.sparse else taps.P.forward.numel()
     return FirstSite(collapsed) if 0 < entries <= LARGEST else None

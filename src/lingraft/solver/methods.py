@@ -59,8 +59,12 @@ def bounds(model: nn.Module, region: Region | tuple[Tensor, Tensor], method: str
     bound = lookup("method", method, METHODS)
     region = region if isinstance(region, Region) else Region(*region)
     network = Network.from_module(model, region.lower.shape)
-    sites = {i: node for i, node in enumerate(network.nodes) if isinstance(node, Site) and node.public}
     each = bound(network, region.lower[None], region.upper[None])
-    found = {site.name: (network.outside(each[i][0])[0], network.outside(each[i][1])[0]) for i, site in sites.items()}
+    found = {}
+    for i in network.bends:
+        site = network.nodes[i]
+        assert isinstance(site, Site)
+        one, other = ((network.outside(end)[0] - site.offset) / site.gain for end in each[i])
+        found[site.name] = torch.minimum(one, other), torch.maximum(one, other)
     within = {i: (lower[0], upper[0]) for i, (lower, upper) in each.items()}
     return Bounds(found, output_bounds(network, region, None if method == "intervals" else within))

@@ -33,6 +33,20 @@ class Network:
         return [i for i, node in enumerate(self.nodes) if isinstance(node, Site)]
 
     @property
+    def bends(self) -> dict[int, list[int]]:
+        """Of every activation of the model itself, by the position of its first site, the positions of all of them."""
+        found: dict[int, list[int]] = {}
+        first: dict[str, int] = {}
+        for i in self.sites:
+            node = self.nodes[i]
+            assert isinstance(node, Site)
+            if node.public:
+                found[i], first[node.name] = [i], i
+            elif node.name in first:
+                found[first[node.name]].append(i)
+        return found
+
+    @property
     def neurons(self) -> int:
         """Number of activation neurons of the model itself."""
         return sum(node.size for node in self.nodes if isinstance(node, Site) and node.public)

@@ -229,8 +229,10 @@ class Sum(Node):
 class Site(Node):
     """One activation call. Where `grafted`, the neuron is slope·z + intercept; elsewhere it is `kind` of z.
 
-    `kind` names the record of a ReLU or of a smooth activation; all else that bends is written with ReLUs. `grafted`,
-    `slope` and `intercept` have the node's shape. Sites made from max pooling are not `public`.
+    `kind` names the record of a ReLU or of a smooth activation; all else that bends is written with ReLUs, which have
+    the same name. `grafted`, `slope` and `intercept` have the node's shape. `public` is the first ReLU of each
+    activation of the model, which is one of gain·z + offset, where z is what the activation gets; those made from max
+    pooling are not.
     """
 
     kind: str
@@ -238,6 +240,8 @@ class Site(Node):
     slope: Tensor
     intercept: Tensor
     public: bool = field(default=True)
+    gain: float = field(default=1.0, metadata={"digest": False})  # its inputs say it, too
+    offset: float = field(default=0.0, metadata={"digest": False})
 
     @property
     def activation(self) -> Activation:

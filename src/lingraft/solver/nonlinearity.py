@@ -14,7 +14,7 @@ def nonlinearity(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
     A smooth neuron, which is never quite linear, has its gap as a share of its rise.
     """
     activation = site.activation
-    if activation.slopes is not None:
+    if activation.pieces is not None:
         return ((lower < 0) & (upper > 0) & ~site.grafted).double()
     return (activation.gap(lower, upper) / activation.rise).clamp(max=1.0).masked_fill(site.grafted, 0.0)
 

@@ -114,7 +114,7 @@ class Verifier:
         self.sizes = Sizes(network)
         self.dtype = torch.float64 if double else torch.float32
         #: whether proofs can be kept: they know no activations but ReLU and lines
-        self.provable = all(node.activation.slopes is not None for node in network.nodes if isinstance(node, Site))
+        self.provable = all(node.activation.pieces is not None for node in network.nodes if isinstance(node, Site))
 
     def verify(
         self,
@@ -238,11 +238,9 @@ class _Attempt:
         return self.problem.spec[margins].double(), (self.problem.offset.double() - self.rounding)[margins]
 
     def _count(self, found: SiteBounds) -> None:
-        for i in self.network.sites:
-            site = self.network.nodes[i]
-            assert isinstance(site, Site)
-            if site.public:
-                self.result.unstable[site.name] = int(unstable(site, *found.bounds[i]).sum())
+        for i, parts in self.network.bends.items():
+            each = [unstable(site, *found.bounds[j]) for j in parts if isinstance(site := self.network.nodes[j], Site)]
+            self.result.unstable[self.network.nodes[i].name] = int(torch.stack(each).any(0).sum())
 
     def _attack(self, margins: Tensor, steps: int, restarts: int) -> None:
         self._enter("attack")

@@ -61,7 +61,7 @@ def initialize_for_intervals(model: Model) -> Model:
 
 
 def _is_smooth(activation: Activation | None) -> bool:
-    return activation is not None and activation.slopes is None
+    return activation is not None and activation.pieces is None
 
 
 def _widths_added(layer: fx.Node) -> int:

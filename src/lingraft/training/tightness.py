@@ -31,7 +31,8 @@ def balance(graph: BoundedGraph, found: IntervalBounds) -> Tensor:
     activations = {site.name: site.activation for site in graph.sites.values()}
     parts = []
     for name, (lower, upper) in found.sites.items():
-        if activations[name].slopes is None:
+        pieces = activations[name].pieces
+        if pieces is None or not pieces.is_relu:
             continue
         center = (lower + upper) / 2
         spread = (center - center.mean()) ** 2

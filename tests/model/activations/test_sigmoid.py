@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lingraft.model.activations import KNOWN
-from lingraft.model.activations.sigmoid import SLACK
+from lingraft.model.activations.curve import SLACK
 
 SMOOTH = {"sigmoid": lambda z: 0.5 * (1 + np.tanh(z.astype(np.longdouble) / 2)), "tanh": lambda z: np.tanh(z.astype(np.longdouble))}  # fmt: skip
 

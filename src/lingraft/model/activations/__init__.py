@@ -1,21 +1,29 @@
 """Every kind of activation that lingraft knows, one record each; more can be registered from outside."""
 
+import json
 from importlib import import_module
 from typing import Any
 
 from torch import nn
 
 from lingraft.errors import LingraftError
+from lingraft.model.activations.clipped import ABS, CLAMP, CLAMP_MAX, CLAMP_MIN, HARDSIGMOID, HARDTANH, RELU6
+from lingraft.model.activations.exponential import CELU, ELU, SELU, SOFTPLUS
+from lingraft.model.activations.gated import GELU, HARDSWISH, MISH, SILU
 from lingraft.model.activations.record import Activation, Lines
-from lingraft.model.activations.relu import LEAKY_RELU, RELU
+from lingraft.model.activations.relu import LEAKY_RELU, PRELU, RELU
 from lingraft.model.activations.sigmoid import SIGMOID, TANH
 from lingraft.model.activations.soundness import require_sound
 from lingraft.model.activations.square import SQUARE
 from lingraft.names import lookup
 
-__all__ = ["KNOWN", "Activation", "Lines", "activation", "named_in_onnx", "of_call", "of_module", "register"]
+__all__ = ["KNOWN", "Activation", "Lines", "activation", "kind_of", "named_in_onnx", "of_call", "of_module", "register"]
 
-KNOWN: dict[str, Activation] = {record.name: record for record in (RELU, LEAKY_RELU, SIGMOID, TANH)}
+_MADE_OF_LINES = (RELU, LEAKY_RELU, PRELU, RELU6, HARDTANH, HARDSIGMOID, CLAMP, CLAMP_MIN, CLAMP_MAX, ABS)
+_SMOOTH = (SIGMOID, TANH, GELU, SILU, MISH, HARDSWISH, SOFTPLUS, ELU, CELU, SELU)
+
+#: name → the record for the arguments that torch takes if none are given
+KNOWN: dict[str, Activation] = {record.name: record for record in (*_MADE_OF_LINES, *_SMOOTH)}
 
 
 def register(record: Activation) -> Activation:
@@ -34,11 +42,24 @@ def register(record: Activation) -> Activation:
     return record
 
 
-def activation(name: str) -> Activation:
-    """The record of that name, also of the square, which is no activation of a model but part of its products."""
-    if name == SQUARE.name:
+def activation(kind: str) -> Activation:
+    """The record of that kind: a name, followed by arguments that are not the usual ones, as `kind_of` writes them.
+
+    Also of the square, which is no activation of a model but part of its products.
+    """
+    if kind == SQUARE.name:
         return SQUARE
-    return KNOWN[name] if name in KNOWN else lookup("activation", name, KNOWN)
+    name, _, arguments = kind.partition(" ")
+    record = KNOWN[name] if name in KNOWN else lookup("activation", name, KNOWN)
+    return record.called_with(json.loads(arguments)) if arguments else record
+
+
+def kind_of(record: Activation) -> str:
+    """What `activation` finds a record by; not for those that have tensors as arguments."""
+    usual = KNOWN.get(record.name)
+    if usual is None or usual.called_with(record.arguments) is usual:
+        return record.name
+    return f"{record.name} {json.dumps(dict(record.arguments))}"
 
 
 def of_call(target: Any) -> Activation | None:

@@ -1,67 +1,25 @@
-"""Sigmoid and tanh: convex below 0, concave above it, and symmetric about (0, f(0))."""
+"""Sigmoid and tanh: convex below 0, concave above it."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from lingraft.model.activations.record import Activation, Lines
-
-#: Widens the lines by more than float64 can round away in computing them.
-SLACK = 1e-10
+from lingraft.model.activations.curve import Curve
+from lingraft.model.activations.record import Activation
 
 #: Reduction of the bracket in each step of the golden-section search, and the number of steps.
 _GOLDEN, _STEPS = (math.sqrt(5) - 1) / 2, 40
 
 
-@dataclass(frozen=True)
-class Curve:
-    """f and its derivative, given its value; f(−z) = total − f(z)."""
+def _sigmoid_derivative(z: Tensor) -> Tensor:
+    value = torch.sigmoid(z)
+    return value * (1 - value)
 
-    f: Callable[[Tensor], Tensor]
-    derivative: Callable[[Tensor], Tensor]
-    total: float
 
-    def slope(self, z: Tensor) -> Tensor:
-        """f'(z)."""
-        return self.derivative(self.f(z))
-
-    def lines(self, lower: Tensor, upper: Tensor) -> Lines:
-        """The lower lines are the upper lines of the mirrored interval, mirrored back."""
-        upper_slope, upper_intercept = self._line_above(lower, upper)
-        mirrored_slope, mirrored_intercept = self._line_above(-upper, -lower)
-        return Lines(mirrored_slope, self.total - mirrored_intercept - SLACK, upper_slope, upper_intercept + SLACK)
-
-    def _line_above(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """Slope and intercept of a line above f on [lower, upper]: a chord where f is convex, else a tangent.
-
-        A tangent at d ≥ 0 is above f on all of [lower, upper] if it is above f at `lower`. The smallest such d is found
-        by bisection, keeping the end that satisfies it; any larger d will do, and the one nearest to the middle of the
-        interval leaves the smallest area. Where even d = upper does not, the chord is above f.
-        """
-        at_lower, at_upper = self.f(lower), self.f(upper)
-        low, high = torch.zeros_like(lower), upper.clamp(min=0)
-
-        def above(d: Tensor) -> Tensor:
-            return self.f(d) + self.slope(d) * (lower - d) >= at_lower
-
-        for _ in range(40):
-            middle = (low + high) / 2
-            good = above(middle)
-            low, high = torch.where(good, low, middle), torch.where(good, middle, high)
-        concave = lower >= 0
-        middle = (lower + upper) / 2
-        point = torch.where(concave, middle, torch.maximum(high, middle))
-        slope = self.slope(point)
-        tangent = self.f(point) - slope * point
-        width = upper - lower
-        chord = torch.where(width > 1e-9, (at_upper - at_lower) / width.clamp(min=1e-9), self.slope(upper.clamp(max=0)))
-        # through whichever end is higher for this slope, so that rounding of a short chord cannot cut into f
-        through = torch.maximum(at_lower - chord * lower, at_upper - chord * upper)
-        use_chord = ~concave & ((upper <= 0) | ~above(upper))
-        return torch.where(use_chord, chord, slope), torch.where(use_chord, through, tangent)
+def _tanh_derivative(z: Tensor) -> Tensor:
+    value = torch.tanh(z)
+    return 1 - value * value
 
 
 def _sigmoid_gap(lower: Tensor, upper: Tensor) -> Tensor:
@@ -88,13 +46,13 @@ def _tanh_gap(lower: Tensor, upper: Tensor) -> Tensor:
     return 2 * _sigmoid_gap(2 * lower, 2 * upper)
 
 
-SIGMOID_CURVE = Curve(torch.sigmoid, lambda value: value * (1 - value), 1.0)
-TANH_CURVE = Curve(torch.tanh, lambda value: 1 - value * value, 0.0)
+_SIGMOID = Curve(torch.sigmoid, _sigmoid_derivative, (0.0,), (1, -1), 40.0)
+_TANH = Curve(torch.tanh, _tanh_derivative, (0.0,), (1, -1), 20.0)
 
 SIGMOID = Activation(
     name="sigmoid",
     value=torch.sigmoid,
-    lines=SIGMOID_CURVE.lines,
+    lines=_SIGMOID.lines,
     gap=_sigmoid_gap,
     size=lambda size: 1.0,
     start=(0.25, 0.5),  # the tangent at 0
@@ -106,7 +64,7 @@ SIGMOID = Activation(
 TANH = Activation(
     name="tanh",
     value=torch.tanh,
-    lines=TANH_CURVE.lines,
+    lines=_TANH.lines,
     gap=_tanh_gap,
     size=lambda size: 1.0,
     start=(1.0, 0.0),  # the tangent at 0

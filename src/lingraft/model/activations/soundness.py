@@ -37,15 +37,8 @@ def require_sound(record: Activation) -> None:
     _require_interval(record, lower, upper, points, values)
     _require_size(record, points, values)
     _require_gap(record)
-    if record.slopes is not None:
-        left, right = record.slopes
-        _require_values(
-            record,
-            f"two lines with the slopes {left} and {right}",
-            torch.where(points < 0, left * points, right * points),
-            points,
-            values,
-        )
+    if record.pieces is not None:
+        _require_values(record, "what its pieces say", record.pieces.at(points), points, values)
     _require_calls(record)
 
 
@@ -153,7 +146,8 @@ def _require_size(record: Activation, points: Tensor, values: Tensor) -> None:
 
 def _require_gap(record: Activation) -> None:
     lower, upper = (end[:_GAPS] for end in _intervals())
-    points = _points(lower, upper)
+    fine = torch.linspace(-8, 8, 321, dtype=torch.float64).expand(len(lower), -1).clamp(lower[:, None], upper[:, None])
+    points = torch.cat([_points(lower, upper), fine], dim=1)
     values = record.value(points)
     given, seen = record.gap(lower, upper), _least_spread(points, values)
     slack = _SHARE_OF_GAP * seen + _LEAST_GAP
@@ -200,17 +194,22 @@ def _require_values(record: Activation, what: str, given: Tensor, points: Tensor
         raise _refusal(record, f"{what} gives {one:.9g} at x = {x:.6g}, its value is {other:.9g}")
 
 
-def _called(function: Callable[..., Any], arguments: list[Any], z: Tensor) -> Any:
-    return function(z, *arguments)
+def _called(function: Callable[..., Any], arguments: dict[str, Any], z: Tensor) -> Any:
+    try:
+        return function(z, *arguments.values())
+    except TypeError:  # some functions of torch take them by name only
+        return function(z, **arguments)
 
 
 def _require_calls(record: Activation) -> None:
     """Refuse torch calls that compute something else, or give a tensor that is not new."""
     points = torch.linspace(-30, 30, 601, dtype=torch.float64)
-    values, arguments = record.value(points), list(record.arguments.values())
+    values = record.value(points)
+    arguments = {k: value.double() if isinstance(value, Tensor) else value for k, value in record.arguments.items()}
     calls: list[tuple[str, Callable[[Tensor], Any]]] = []
     for module in record.modules:
-        calls.append((module.__name__, module(**record.arguments).eval()))
+        layer = record.module() if record.build is not None else module(**record.arguments)
+        calls.append((module.__name__, layer.double().eval()))
     for call in record.calls:
         function = getattr(Tensor, call) if isinstance(call, str) else call
         name = call if isinstance(call, str) else getattr(call, "__name__", str(call))

@@ -3,7 +3,6 @@
 Paper: Zhang et al., "Towards stable and efficient training of verifiably robust neural networks", ICLR 2020.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import torch
@@ -81,10 +80,9 @@ def crown_cross_entropy(
 def _lines(graph: BoundedGraph, node: fx.Node, x: Interval) -> Lines:
     """A grafted neuron's own line on both sides, CROWN's lines elsewhere; to broadcast over (N, *neurons)."""
     site = graph.sites[node]
-    left, right = site.activation.slopes or (math.nan, math.nan)
-    if not (0 <= left <= 1 and right == 1):
-        raise LingraftError(f"CROWN bounds for training are for ReLU and leaky ReLU, not {site.kind}. Use intervals.")
-    lines = relu_lines(x, left)
+    pieces = site.activation.pieces
+    plain = pieces is not None and pieces.is_relu and isinstance(pieces.slope, float) and 0 <= pieces.slope <= 1
+    lines = relu_lines(x, float(pieces.slope)) if pieces is not None and plain else site.activation.lines(*x)
     grafted = site.grafted
     if grafted is None or not grafted.grafted:
         return lines

@@ -1,0 +1,130 @@
+"""Activations that exporters write with several operations, found again.
+
+    x · Sigmoid(x)                              SiLU
+    x · Tanh(Softplus(x))                       Mish
+    x · HardSigmoid(x)                          Hardswish
+    x · (1 + Erf(x/√2)) · ½                     GELU, with the ½ anywhere
+    Where(βx > 20, x, Softplus(βx)/β)           Softplus
+
+A product of two values is recognized when it is read. What it was made of stays in the graph, as something else may
+read it, and is dropped at the end if nothing does.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import fx, nn
+
+from lingraft.errors import LingraftError
+from lingraft.formats.graph_builder import GraphBuilder
+from lingraft.formats.onnx_node import OnnxNode
+
+#: How far numbers written in float32 may be off.
+_CLOSE = 1e-6
+
+#: What a threshold of softplus must at least be, so that leaving out the rest beyond it changes next to nothing.
+_THRESHOLD = 15.0
+
+
+def product(builder: GraphBuilder, left: fx.Node, right: fx.Node) -> fx.Node | None:
+    """The activation that a product of two values is, times a number in case; None if it is none."""
+    for x, gate in ((left, right), (right, left)):
+        layer = _gated(builder, x, gate)
+        if layer is not None:
+            return builder.layer(layer, x)
+        (x_factor, x_plain), (gate_factor, gate_plain) = _scaled(builder, x), _scaled(builder, gate)
+        if _is_one_plus_erf(builder, gate_plain, x_plain):
+            result = builder.layer(nn.GELU(), x_plain)
+            factor = 2 * x_factor * gate_factor
+            if abs(factor - 1) < _CLOSE:
+                return result
+            return builder.call(torch.mul, result, builder.constant(np.array(factor, np.float32)))
+    return None
+
+
+def _gated(builder: GraphBuilder, x: fx.Node, gate: fx.Node) -> nn.Module | None:
+    outer = builder.module_of(gate)
+    inner = gate.args[0] if outer is not None else None
+    if inner is x and type(outer) is nn.Sigmoid:
+        return nn.SiLU()
+    if inner is x and type(outer) is nn.Hardsigmoid:
+        return nn.Hardswish()
+    if type(outer) is nn.Tanh and isinstance(inner, fx.Node) and inner.args and inner.args[0] is x:
+        return nn.Mish() if _is_softplus(builder, inner) else None
+    return None
+
+
+def _is_softplus(builder: GraphBuilder, node: fx.Node) -> bool:
+    layer = builder.module_of(node)
+    return isinstance(layer, nn.Softplus) and layer.beta == 1
+
+
+def _is_one_plus_erf(builder: GraphBuilder, node: fx.Node, x: fx.Node) -> bool:
+    """Whether it is 1 + erf(x/√2)."""
+    if node.target is not torch.add or not all(isinstance(part, fx.Node) for part in node.args):
+        return False
+    for bent, one in (node.args, node.args[::-1]):
+        if isinstance(bent, fx.Node) and bent.target is torch.erf and _number(builder, one) == 1:
+            source = bent.args[0]
+            factor, plain = _scaled(builder, source) if isinstance(source, fx.Node) else (0.0, None)
+            return plain is x and abs(factor - math.sqrt(0.5)) < _CLOSE
+    return False
+
+
+def _scaled(builder: GraphBuilder, node: fx.Node) -> tuple[float, fx.Node]:
+    """A value as a number times another value."""
+    if node.target in (torch.mul, torch.div) and isinstance(node.args[0], fx.Node):
+        number = _number(builder, node.args[1])
+        if number is not None and number != 0 and builder.shape(node) == builder.shape(node.args[0]):
+            factor, plain = _scaled(builder, node.args[0])
+            return (factor * number if node.target is torch.mul else factor / number), plain
+    return 1.0, node
+
+
+def _number(builder: GraphBuilder, node: object) -> float | None:
+    """The constant behind a node, if it is a single number."""
+    if not isinstance(node, fx.Node) or node.op != "get_attr":
+        return None
+    tensor = builder.root.get_buffer(str(node.target))
+    return float(tensor) if tensor.numel() == 1 else None
+
+
+def _erf(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
+    return builder.call(torch.erf, node.value(0))
+
+
+def _greater(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
+    return builder.call(torch.gt, node.value(0), builder.constant(np.asarray(node.constant(1), dtype=np.float32)))
+
+
+def _where(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
+    """Softplus with a threshold."""
+    condition, straight, bent = (node.value(i) for i in range(3))
+    factor, plain = _scaled(builder, bent)
+    source = plain.args[0] if _is_softplus(builder, plain) else None
+    if isinstance(source, fx.Node) and condition.target is torch.gt and condition.args[0] is source:
+        beta, x = (1.0, source) if straight is source else _scaled(builder, source)
+        threshold = _number(builder, condition.args[1])
+        if x is straight and abs(factor * beta - 1) < _CLOSE and threshold is not None and threshold >= _THRESHOLD:
+            return bent
+    raise node.unsupported("a choice between two values, other than in softplus,")
+
+
+#: Operations that are read as parts of what is recognized here.
+PARTS: dict[str, Callable[[GraphBuilder, OnnxNode], fx.Node]] = {"Erf": _erf, "Greater": _greater, "Where": _where}
+
+
+def drop_parts(builder: GraphBuilder) -> None:
+    """Drop what recognized activations were made of, now that the graph has its output; refuse parts that are left."""
+    builder.drop_unused()
+    for node in list(builder.graph.nodes):
+        if node.target in (torch.erf, torch.gt):
+            name = {torch.erf: "Erf", torch.gt: "Greater"}[node.target]
+            raise LingraftError(f"the operation {name} is supported as part of an activation (GELU, softplus) only.")
+        if node.target is torch.mul and isinstance(node.args[0], fx.Node) and len(node.args[0].users) == 1:
+            factor, plain = _scaled(builder, node)
+            if isinstance(builder.module_of(plain), nn.GELU) and abs(factor - 1) < _CLOSE:
+                node.replace_all_uses_with(plain)
+    builder.drop_unused()

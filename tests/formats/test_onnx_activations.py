@@ -1,0 +1,75 @@
+"""Activations in ONNX that take more than a name: ends as attributes and inputs, slopes a channel, other constants."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import nn
+
+import lingraft
+from lingraft import LingraftError
+
+MAKE = helper.make_node
+LARGEST = float(np.finfo(np.float32).max)
+
+
+def written(path: Path, node: Any, constants: dict[str, np.ndarray], opset: int = 13) -> Path:
+    """One node from x, (1, 3, 2, 2), to y."""
+    sides = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, 2, 2]) for name in "xy"]
+    arrays = [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in constants.items()]
+    graph = helper.make_graph([node], "net", sides[:1], sides[1:], arrays)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=7), path)
+    return path
+
+
+READ: dict[str, tuple[Any, dict[str, Any], int, type[nn.Module] | None]] = {
+    "a range as attributes": (MAKE("Clip", ["x"], ["y"], min=-0.5, max=2.0), {}, 10, nn.Hardtanh),
+    "attributes without an upper end": (MAKE("Clip", ["x"], ["y"], min=0.0, max=LARGEST), {}, 10, nn.ReLU),
+    "a range as inputs": (MAKE("Clip", ["x", "l", "h"], ["y"]), {"l": 0.0, "h": 6.0}, 13, nn.ReLU6),
+    "an upper end": (MAKE("Clip", ["x", "", "h"], ["y"]), {"h": 0.5}, 13, None),
+    "a lower end": (MAKE("Clip", ["x", "l"], ["y"]), {"l": 0.5}, 13, None),
+    "no end": (MAKE("Clip", ["x"], ["y"]), {}, 13, None),
+    "slopes of channels": (MAKE("PRelu", ["x", "s"], ["y"]), {"s": [[[0.1]], [[-0.3]], [[1.4]]]}, 13, nn.PReLU),
+    "one slope": (MAKE("PRelu", ["x", "s"], ["y"]), {"s": [0.2]}, 13, nn.PReLU),
+    "ONNX's own hard sigmoid": (MAKE("HardSigmoid", ["x"], ["y"]), {}, 13, nn.Hardtanh),
+    "torch's hard sigmoid": (MAKE("HardSigmoid", ["x"], ["y"], alpha=1 / 6), {}, 13, nn.Hardsigmoid),
+    "SELU of other constants": (MAKE("Selu", ["x"], ["y"], alpha=1.2, gamma=0.8), {}, 13, nn.ELU),
+    "SELU": (MAKE("Selu", ["x"], ["y"], alpha=1.67326319217681884765625), {}, 13, nn.SELU),
+    "ELU": (MAKE("Elu", ["x"], ["y"], alpha=0.3), {}, 13, nn.ELU),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_it_is_read_as_onnxruntime_reads_it(case: str, tmp_path: Path) -> None:
+    node, constants, opset, layer = READ[case]
+    path = written(tmp_path / "net.onnx", node, constants, opset)
+    if case == "no end":
+        with pytest.raises(LingraftError, match="no activation"):
+            lingraft.sites(lingraft.load_onnx(path), (3, 2, 2))
+        return
+    back = lingraft.load_onnx(path)
+    assert len(lingraft.sites(back, (3, 2, 2))) == 1
+    assert [type(module) for module in back.modules()][1:] == ([] if layer is None else [layer])
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for scale in (0.3, 3.0, 30.0):
+        x = scale * torch.randn(1, 3, 2, 2)
+        (theirs,) = session.run(None, {"x": x.numpy()})
+        torch.testing.assert_close(back(x).detach(), torch.from_numpy(theirs), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("node", "constants", "message"),
+    [
+        (MAKE("Clip", ["x", "l", "h"], ["y"]), {"l": 1.0, "h": 1.0}, "makes a constant of it"),
+        (MAKE("PRelu", ["x", "s"], ["y"]), {"s": np.ones((3, 2, 2))}, r"slope of shape \(3, 2, 2\)"),
+        (MAKE("Elu", ["x"], ["y"], alpha=-1.0), {}, r"alpha=-1\.0 is not supported"),
+    ],
+)
+def test_what_is_refused(node: Any, constants: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(LingraftError, match=message):
+        lingraft.load_onnx(written(tmp_path / "net.onnx", node, constants))
