@@ -27,7 +27,7 @@ def write_onnx(
     protos = [
         helper.make_node(
             operation,
-            inputs.split(),
+            inputs.split(" ") if inputs else [],  # two spaces: an input left out
             output.split(),
             name=f"the_{output}",
             domain=domain,
