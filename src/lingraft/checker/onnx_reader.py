@@ -1,6 +1,5 @@
 """From an ONNX file to a network. Only what is listed here is supported; all else is refused."""
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from lingraft.checker.operations import FIRST_SET, LAST_SET, require_known
 from lingraft.checker.protobuf import OnnxGraph, OnnxNode, read_graph
 from lingraft.checker.regular_file import read_regular
 from lingraft.checker.rounding import UNIT, Array
+from lingraft.checker.weight_files import WeightFiles
 from lingraft.errors import LingraftError
 
 #: Larger files, and those with more nodes, are refused.
@@ -41,7 +41,7 @@ IMAGES: dict[int, type] = {1: np.float32, 11: np.float64}
 
 def load_network(path: str | Path) -> Network:
     """Read an ONNX file; anything that is not understood is a LingraftError."""
-    return network_of(read_network(path), str(path))
+    return network_of(read_network(path), str(path), weights_beside(path))
 
 
 def read_network(path: str | Path) -> bytes:
@@ -53,11 +53,19 @@ def read_network(path: str | Path) -> bytes:
         raise LingraftError(f"cannot read {path}: {reason}. Check the path of the ONNX file.") from error
 
 
-def network_of(data: bytes, name: str) -> Network:
-    """The network in the content of an ONNX file; `name` is for messages."""
+def weights_beside(path: str | Path) -> WeightFiles:
+    """Files with weights of an ONNX file."""
+    return WeightFiles(Path(path).parent, MAX_BYTES)
+
+
+def network_of(data: bytes, name: str, beside: WeightFiles | None = None) -> Network:
+    """The network in the content of an ONNX file, and of the files `beside` it; `name` is for messages."""
+    beside = WeightFiles(Path(), 0) if beside is None else beside
     try:
         with np.errstate(all="ignore"):  # what overflows is found to be too large, here or by its bounds
-            return _Reader(read_graph(data), len(data)).network(hashlib.sha256(data).hexdigest())
+            graph = read_graph(data, beside)
+            size = len(data) + sum(map(len, beside.contents.values()))
+            return _Reader(graph, size).network(beside.sha256(data))
     except LingraftError as error:
         raise LingraftError(f"{name} cannot be checked: {str(error)[:1000].removesuffix('.')}.") from error
     except MemoryError as error:
