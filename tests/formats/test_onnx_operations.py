@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from handmade_onnx import assert_same, integers, kinds, weights
+from handmade_onnx import assert_read, assert_same, integers, kinds, weights
 
 import lingraft
 from lingraft import LingraftError
