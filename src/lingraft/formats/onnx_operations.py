@@ -110,8 +110,8 @@ def _arithmetic(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     function: Any = {"Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div}[node.operation]
     left, right = node.optional(0), node.optional(1)
     if isinstance(left, fx.Node) and isinstance(right, fx.Node):
-        if node.operation == "Div":
-            raise node.unsupported("division by a value")
+        if node.operation in ("Mul", "Div"):
+            raise node.unsupported("a product or quotient of two values, which is not piecewise linear,")
         ranks = [len(builder.file_shape(value)) for value in (left, right)]
         if ranks[0] != ranks[1] or builder.is_bare(left) != builder.is_bare(right):
             left, right = (builder.bare(value, max(ranks)) for value in (left, right))
