@@ -24,6 +24,7 @@ TESTED_ELSEWHERE = {
     "formats/onnx_layers.py": "formats/test_onnx_export.py",
     "formats/onnx_node.py": "formats/test_onnx_import.py",
     "formats/onnx_writer.py": "formats/test_onnx_export.py",
+    "formats/runtime.py": "formats/test_onnx_import.py",
     "formats/vnnlib_syntax.py": "formats/test_vnnlib.py",
     "grafting/config.py": "grafting/test_fine_tuning.py",
     "model/activations/record.py": "model/activations/test_soundness.py",

@@ -36,7 +36,10 @@ def written(tmp_path: Path) -> Callable[..., Network]:
     def make(
         nodes: list[tuple], input_shape: list[int], weights: dict[str, np.ndarray] | None = None, opset: int = 13
     ) -> Network:
-        protos = [helper.make_node(op, i.split(), [o], **(rest[0] if rest else {})) for op, i, o, *rest in nodes]
+        # two spaces between inputs: one is left out
+        protos = [
+            helper.make_node(op, i.split(" "), o.split(), **(rest[0] if rest else {})) for op, i, o, *rest in nodes
+        ]
         graph = helper.make_graph(
             protos,
             "test",

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto
 from torch import nn
 
 import lingraft
@@ -175,7 +176,23 @@ def test_places_are_those_of_the_file():
         ([("Div", "c x", "y")], {"c": some(1)}, "must depend on the input"),
         ([("Relu", "q", "y")], {}, "not known"),
         ([("Add", "x c", "y")], {"c": some(2, 1, 2, 3, 3)}, "shape"),
-        ([("MaxPool", "x", "y", {"kernel_shape": [2, 2], "ceil_mode": 1})], {}, "ceil_mode"),
+        (
+            [
+                (
+                    "AveragePool",
+                    "x",
+                    "y",
+                    {"kernel_shape": [2, 2], "ceil_mode": 1, "pads": [1] * 4, "count_include_pad": 1},
+                )
+            ],
+            {},
+            "ceil_mode",
+        ),
+        ([("Slice", "x i j", "y")], {"i": np.array([3]), "j": np.array([2])}, "holds nothing"),
+        ([("Split", "x s", "y z", {"axis": 2})], {"s": np.array([1, 2])}, "parts of"),
+        ([("ReduceMean", "x", "y", {"axes": [0, 2]})], {}, "batch dimension"),
+        ([("Cast", "x", "y", {"to": TensorProto.DOUBLE})], {}, "rounds"),
+        ([("Concat", "x c", "y", {"axis": 1})], {"c": np.ones((1, 1, 4, 4), np.int64)}, "type int64"),
         ([("Conv", "x w", "y", {"auto_pad": "VALID", "pads": [1] * 4})], {"w": some(1, 2, 3, 3)}, "as well as VALID"),
         ([("Add", "c c", "d"), ("Add", "x d", "y")], {"c": some(1)}, "not integers"),
         ([("Conv", "x w", "y")], {"w": some(1, 5, 3, 3)}, "groups"),

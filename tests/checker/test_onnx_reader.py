@@ -229,6 +229,6 @@ def test_the_same_file_is_read_in_the_same_way() -> None:
 
 
 def test_a_mistake_in_the_reader_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lingraft.checker.onnx_reader.read_graph", lambda data: 1 / 0)
+    monkeypatch.setattr("lingraft.checker.onnx_reader.read_graph", lambda data, beside: 1 / 0)
     with pytest.raises(LingraftError, match="mistake in lingraft"):
         network_of(LEAKY, "made")

@@ -112,7 +112,7 @@ def test_what_does_not_run_as_it_was_read_is_rejected(folder, monkeypatch):
     """A reader that misread the file: nothing but the comparison notices."""
     misread = load_network(folder / "net.onnx")
     misread.nodes[-1].weight = misread.nodes[-1].weight + 1e-4
-    monkeypatch.setattr("lingraft.work.checking.network_of", lambda content, name: misread)
+    monkeypatch.setattr("lingraft.work.checking.network_of", lambda content, name, beside: misread)
     done = check(folder / "true.cert", "--model", folder / "net.onnx")
     assert done.exit_code == 1
     assert "onnxruntime computes another function" in done.output

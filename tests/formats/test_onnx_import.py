@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 import lingraft
 from lingraft import LingraftError
-from lingraft.formats import onnx_operations
+from lingraft.formats import onnx_translators
 from lingraft.formats.onnx_import import load_onnx
 
 
@@ -83,9 +83,55 @@ def test_what_the_output_does_not_need_is_left_out(make_onnx):
     assert kinds(module) == ["ReLU"]
 
 
-def test_double_precision_input(make_onnx):
-    with pytest.raises(LingraftError, match="float32"):
-        load_onnx(make_onnx([("Cast", "x", "y", {"to": 1})], [1, 3], input_type=TensorProto.DOUBLE))
+def test_input_of_another_type(make_onnx):
+    with pytest.raises(LingraftError, match="float32 or float64"):
+        load_onnx(make_onnx([("Cast", "x", "y", {"to": 1})], [1, 3], input_type=TensorProto.INT64))
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.DOUBLE])
+def test_double_precision(make_onnx, kind):
+    """Weights that float32 does not hold are kept; a network that only takes float64 is read as such."""
+    w = np.random.default_rng(0).normal(size=(3, 2))
+    nodes = [("Cast", "x", "h", {"to": TensorProto.DOUBLE}), ("MatMul", "h w", "m"), ("Cast", "m", "y", {"to": 1})]
+    module = load_onnx(make_onnx(nodes, [1, 3], {"w": w}, input_type=kind))
+    assert module.linear1.weight.dtype == torch.float64
+    assert np.array_equal(module.linear1.weight.detach().numpy(), w.T)
+
+
+def test_double_precision_that_single_holds(make_onnx):
+    nodes = [("Cast", "x", "h", {"to": TensorProto.DOUBLE}), ("MatMul", "h w", "m"), ("Cast", "m", "y", {"to": 1})]
+    module = load_onnx(make_onnx(nodes, [1, 3], {"w": weights(3, 2).astype(np.float64)}))
+    assert module.linear1.weight.dtype == torch.float32
+
+
+BARE = {
+    "vector": ([("MatMul", "x w", "h"), ("Relu", "h", "r"), ("Add", "r b", "y")], [4], {"w": weights(4, 3), "b": weights(3)}),
+    "one number": ([("MatMul", "x w", "h"), ("Relu", "h", "r"), ("MatMul", "r v", "y")], [1], {"w": weights(1, 3), "v": weights(3, 1)}),
+    "a vector that gets a batch": ([("Unsqueeze", "x a", "h"), ("Gemm", "h w", "y")], [4], {"a": integers(0), "w": weights(4, 3)}),
+    "an image": ([("Reshape", "x s", "h"), ("Conv", "h w", "y")], [2, 5, 5], {"s": integers(1, 2, 5, 5), "w": weights(3, 2, 3, 3)}),
+    "rows that are mixed": ([("Transpose", "x", "h", {"perm": [1, 0]}), ("MatMul", "h w", "y")], [2, 3], {"w": weights(2, 4)}),
+    "from the left": ([("MatMul", "w x", "y")], [2, 3], {"w": weights(4, 2)}),
+    "a row and a vector": ([("MatMul", "x v", "s"), ("Reshape", "s o", "t"), ("Add", "t x", "y")], [3, 2], {"v": weights(2), "o": integers(3, 1)}),
+    "a batch of one that is lost": ([("Squeeze", "x a", "h"), ("Transpose", "h", "t"), ("MatMul", "t w", "y")], [1, 3, 2], {"a": integers(0), "w": weights(3, 4)}),
+    "rows from one": ([("Add", "x c", "y")], [1, 3], {"c": weights(2, 3)}),
+    "joined along the first dimension": ([("Relu", "x", "h"), ("Concat", "x h c", "y", {"axis": 0})], [1, 3], {"c": weights(1, 3)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BARE)
+def test_values_without_a_batch_dimension(make_onnx, case):
+    """Where a file takes one input at a time, the module still takes many."""
+    nodes, dims, constants = BARE[case]
+    path = make_onnx(nodes, dims, constants)
+    module = load_onnx(path)
+    shape = tuple(dims[1:] if dims[0] == 1 and len(dims) > 1 else dims)
+    assert module.input_shape == shape
+    x = torch.rand(3, *shape) * 4 - 2
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    theirs = [session.run(None, {"x": image.numpy().reshape(dims)})[0] for image in x]
+    np.testing.assert_allclose(
+        module(x).detach().numpy().reshape(3, -1), np.stack(theirs).reshape(3, -1), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_two_outputs(make_onnx):
@@ -101,15 +147,15 @@ def test_a_second_output_of_batch_norm_is_that_of_training(make_onnx, reader):
         load_onnx(path)
 
 
-def test_input_without_a_batch_dimension(make_onnx):
+def test_input_of_open_size(make_onnx):
     with pytest.raises(LingraftError, match="batch dimension"):
         load_onnx(make_onnx([("Relu", "x", "y")], ["N"]))
 
 
 def test_a_network_that_disagrees_with_onnxruntime_is_refused(make_onnx, monkeypatch):
-    monkeypatch.setattr(onnx_operations, "_activation", onnx_operations._TRANSLATORS["Identity"])
+    monkeypatch.setitem(onnx_translators.TRANSLATORS, "Neg", onnx_translators.TRANSLATORS["Identity"])
     with pytest.raises(LingraftError, match="differs from onnxruntime"):
-        load_onnx(make_onnx([("Relu", "x", "y")], [1, 3]))
+        load_onnx(make_onnx([("Neg", "x", "y")], [1, 3]))
 
 
 @pytest.mark.parametrize(

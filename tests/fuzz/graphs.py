@@ -161,8 +161,26 @@ def windows(g: Graph, shape: list[int], dilations: bool) -> tuple[dict[str, Any]
 def grow(g: Graph) -> None:
     """One more operation on one of the values, mostly the last."""
     x, shape = g.values[-1] if g.chance(0.8) else g.values[int(g.random.integers(len(g.values)))]
-    flat = ["Gemm", "MatMul", "Relu", "LeakyRelu", "Add", "Mul", "Unsqueeze", "Concat", "BatchNormalization", "Reshape"]
-    image = ["Conv", "Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "Flatten", "Pad", "BatchNormalization", "Relu",
+    if len(shape) < 2:  # the batch dimension was lost, which nothing else here is made for
+        x, shape = g.values[0]
+    flat = [
+        "Slice",
+        "Gather",
+        "Split",
+        "ReduceSum",
+        "Joined",
+        "Gemm",
+        "MatMul",
+        "Relu",
+        "LeakyRelu",
+        "Add",
+        "Mul",
+        "Unsqueeze",
+        "Concat",
+        "BatchNormalization",
+        "Reshape",
+    ]
+    image = ["Slice", "Gather", "Split", "ReduceMean", "ReduceSum", "ConvTranspose", "Resize", "Joined", "Conv", "Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "Flatten", "Pad", "BatchNormalization", "Relu",
              "LeakyRelu", "Add", "Sub", "Mul", "Div", "Neg", "Transpose", "Reshape", "Squeeze", "Concat"]  # fmt: skip
     operation = g.pick(*(image if len(shape) == 4 else flat), "Identity", "Dropout", "Residual", "ShapeOf", "Sub")
     _GROW.get(operation, _plain)(g, operation, x, shape)
@@ -307,7 +325,101 @@ def _shape_of(g: Graph, operation: str, x: str, shape: list[int]) -> None:
     g.add("Reshape", [x, last], [1, int(np.prod(shape))])
 
 
+def _slice(g: Graph, operation: str, x: str, shape: list[int]) -> None:
+    axis = int(g.random.integers(0 if g.chance(0.05) else 1, len(shape)))
+    n, step = shape[axis], g.pick(1, 1, 2, -1)
+    start, end = (int(i) for i in g.random.integers(-n - 2, n + 3, 2))
+    name = g.new()
+    g.slice(x, name, start, end, axis - g.pick(0, 0, len(shape)), step)
+    final = len(range(max(n, 0))[slice(start, end, step if g.opset >= 10 else 1)])
+    g.values.append((name, [*shape[:axis], max(1, final), *shape[axis + 1 :]]))
+
+
+def _gather(g: Graph, operation: str, x: str, shape: list[int]) -> None:
+    axis = int(g.random.integers(0 if g.chance(0.05) else 1, len(shape)))
+    n = max(1, shape[axis])
+    size = g.pick([], [1], [3], [2, 2])
+    index = g.random.integers(-n if g.chance(0.3) else 0, n + g.chance(0.03), size)
+    name = g.constant(np.asarray(index, g.pick(np.int64, np.int64, np.int32)))
+    g.add("Gather", [x, name], [*shape[:axis], *size, *shape[axis + 1 :]], axis=axis - g.pick(0, 0, len(shape)))
+
+
+def _split(g: Graph, operation: str, x: str, shape: list[int]) -> None:
+    axis, names = int(g.random.integers(1, len(shape))), [g.new(), g.new()]
+    n = shape[axis]
+    first = int(g.random.integers(1, max(2, n))) if g.chance(0.6) else -(-n // 2)
+    given, attributes = [], {"axis": axis - g.pick(0, 0, len(shape))}
+    if first != n - first or g.chance(0.5):
+        if g.opset < 13:
+            attributes["split"] = [first, n - first]
+        else:
+            given = [g.constant(np.array([first, n - first]))]
+    elif g.opset >= 18:
+        attributes["num_outputs"] = 2
+    g.nodes.append(helper.make_node("Split", [x, *given], names, **attributes))
+    parts = [(name, [*shape[:axis], k, *shape[axis + 1 :]]) for name, k in zip(names, (first, n - first), strict=True)]
+    g.values += parts[:: g.pick(1, -1)]
+
+
+def _reduce(g: Graph, operation: str, x: str, shape: list[int]) -> None:
+    axes = sorted({int(i) for i in g.random.integers(0 if g.chance(0.03) else 1, len(shape), 2)})
+    keep = g.pick(0, 1)
+    final = [1 if i in axes else n for i, n in enumerate(shape) if keep or i not in axes]
+    written = [a - g.pick(0, 0, len(shape)) for a in axes]
+    attributes: dict[str, Any] = {} if keep and g.chance(0.5) else {"keepdims": keep}
+    if g.opset < (13 if operation == "ReduceSum" else 18):
+        g.add(operation, [x], final, axes=written, **attributes)
+    else:
+        g.add(operation, [x, g.constant(np.array(written))], final, **attributes)
+
+
+def _conv_transpose(g: Graph, operation: str, x: str, shape: list[int]) -> None:
+    groups = g.pick(1, 1, shape[1])
+    kernel, stride, dilation = (g.random.integers(1, 4, 2).tolist() for _ in range(3))
+    dilation = dilation if g.chance(0.3) else [1, 1]
+    pads = g.random.integers(0, 2, 4).tolist() if g.chance(0.5) else [0] * 4
+    more = [int(g.random.integers(0, s)) for s in stride] if g.chance(0.3) else [0, 0]
+    out = int(g.random.integers(1, 3))
+    sides = [
+        (n - 1) * s + d * (k - 1) + 1 - pads[i] - pads[i + 2] + m
+        for i, (n, s, d, k, m) in enumerate(zip(shape[2:], stride, dilation, kernel, more, strict=True))
+    ]
+    inputs = [x, g.weight(shape[1], out, *kernel), *g.pick([], [g.weight(out * groups)])]
+    attributes = {"strides": stride, "dilations": dilation, "pads": pads, "group": groups, "output_padding": more}
+    g.add(operation, inputs, [1, out * groups, *sides], **attributes)
+
+
+def _resize(g: Graph, operation: str, x: str, shape: list[int]) -> None:
+    times = [1, 1, *(int(n) for n in g.random.integers(1, 4, 2))]
+    scales = np.array(times, np.float32) if g.chance(0.95) else np.array([1, 1, 1.5, 2], np.float32)
+    final = [int(n * t) for n, t in zip(shape, scales, strict=True)]
+    if g.opset < 9:
+        g.add("Upsample", [x], final, scales=scales.tolist(), mode="nearest")
+    elif g.opset < 11:
+        g.add("Upsample" if g.opset == 9 else "Resize", [x, g.constant(scales)], final, mode="nearest")
+    else:
+        where = g.pick("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+        rounding = g.pick("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+        how = g.maybe(
+            coordinate_transformation_mode=where, nearest_mode=rounding, mode=g.pick("nearest", "nearest", "linear")
+        )
+        empty = "" if g.opset >= 13 else g.raw(np.zeros(0, np.float32))
+        if g.chance(0.5):
+            g.add("Resize", [x, empty, g.constant(scales)], final, **how)
+        else:
+            g.add("Resize", [x, empty, empty, g.constant(np.array(final))], final, **how)
+
+
+def _joined(g: Graph, operation: str, x: str, shape: list[int]) -> None:
+    axis = int(g.random.integers(1, len(shape)))
+    parts = [x, g.weight(*shape), *g.pick([], [x], [g.weight(*shape)])]
+    final = [n * len(parts) if i == axis else n for i, n in enumerate(shape)]
+    g.add("Concat", parts[:: g.pick(1, -1)], final, axis=axis)
+
+
 _GROW = {
+    "Slice": _slice, "Gather": _gather, "Split": _split, "ReduceMean": _reduce, "ReduceSum": _reduce,
+    "ConvTranspose": _conv_transpose, "Resize": _resize, "Joined": _joined,
     "Conv": _conv, "MaxPool": _pool, "AveragePool": _pool, "Gemm": _dense, "MatMul": _dense,
     "BatchNormalization": _norm, "Add": _arithmetic, "Sub": _arithmetic, "Mul": _arithmetic, "Div": _arithmetic,
     "Residual": _residual, "Flatten": _flatten, "Reshape": _reshape, "Squeeze": _squeeze, "Unsqueeze": _squeeze,

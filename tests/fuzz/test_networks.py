@@ -91,6 +91,14 @@ def change_numbers(data: st.DataObject, model: Any) -> None:
                 "Add",
                 "Pad",
                 "Expand",
+                "ConvTranspose",
+                "Split",
+                "ReduceMean",
+                "ReduceSum",
+                "Resize",
+                "Tile",
+                "Softmax",
+                "Cast",
             ]
             node.op_type = data.draw(
                 st.sampled_from([*known, "ConstantOfShape", "Loop", "Concat", "Slice", "Gather", "Sigmoid"])
@@ -149,6 +157,23 @@ HUGE = {
         [("Concat", f"{'x' if not i else f'v{i - 1}'} " * 2, "y" if i == 39 else f"v{i}", {"axis": 1}) for i in range(40)],
         (1, 2),
     ),
+    "resizing": lambda: made(
+        [("Resize", "x r s", "y", {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"})],
+        (1, 1, 8, 8), {"r": np.zeros(0, np.float32), "s": np.array([1, 1, 2**10, 2**10], np.float32)},
+    ),
+    "repeated": lambda: made([("Tile", "x s", "y", {})], (1, 2), {"s": np.array([1, 2**26], np.int64)}),
+    "expanded": lambda: made([("Expand", "x s", "y", {})], (1, 1), {"s": np.array([2**13, 2**14], np.int64)}),
+    "gathered": lambda: made(
+        [("ConstantOfShape", "s", "c", {"value": helper.make_tensor("v", TensorProto.INT64, [1], [0])}), ("Gather", "x c", "y", {"axis": 1})],
+        (1, 64), {"s": np.array([2**22], np.int64)},
+    ),
+    "spread": lambda: made(
+        [("ConvTranspose", "x w", "y", {"strides": [2**13, 2**13]})], (1, 1, 4, 4), ONE
+    ),
+    "range": lambda: made(
+        [("Range", "a b c", "r", {}), ("Add", "x r", "y", {})],
+        (1, 1), {"a": np.float32(0), "b": np.float32(1e12), "c": np.float32(1)},
+    ),
     "pooling": lambda: made(
         [("AveragePool", "x", "y", {"kernel_shape": [2**15, 2**15], "pads": [2**15 - 1] * 4})], (1, 1, 1, 1)
     ),
@@ -204,23 +229,45 @@ def test_a_negative_batch(tmp_path: Path, reader: str) -> None:
         READERS[reader](path)
 
 
-@pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "weights"])
-def test_weights_in_other_files(fuzzed: Any, tmp_path: Path, location: str) -> None:
-    """Weights outside of the folder of the network are not read, nor are files that are larger than they should be."""
-    (tmp_path / "net").mkdir()
-    with open(tmp_path / "net" / "weights", "wb") as file:
-        file.truncate(1 << 40)
-    (tmp_path / "secret").write_bytes(bytes(4))
-    model = onnx.load_model_from_string(made([("Conv", "x w", "y", {})], (1, 1, 2, 2), ONE))
-    tensor = model.graph.initializer[0]
-    tensor.ClearField("raw_data")
-    tensor.data_location = TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value=location)
-    path = tmp_path / "net" / "x.onnx"
-    path.write_bytes(model.SerializeToString())
-    for reader in READERS.values():
-        with pytest.raises(LingraftError):
-            fuzzed.survive(lambda reader=reader: reader(path)) or _refused()
+@pytest.fixture(scope="module")
+def outside(good: Path) -> Path:
+    """The good network with its weights in a file beside it."""
+    path = good.parent / "outside.onnx"
+    onnx.save_model(
+        onnx.load(str(good)), str(path), save_as_external_data=True, location="outside.onnx.data", size_threshold=0
+    )
+    assert all(reader(path) is not None for reader in READERS.values())
+    return path
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("which", ["network", "weights", "entries"])
+@FUZZ
+@given(data=st.data())
+def test_damaged_weights_in_other_files(
+    fuzzed: Any, place: Path, outside: Path, reader: str, which: str, data: st.DataObject
+) -> None:
+    network, content = outside.read_bytes(), outside.with_name("outside.onnx.data").read_bytes()
+    if which == "network":
+        network = fuzzed.bytes(data, network)
+    elif which == "weights":
+        content = fuzzed.bytes(data, content)
+    else:
+        model = onnx.load_model_from_string(network)
+        for _ in range(data.draw(st.integers(1, 3))):
+            tensor = data.draw(st.sampled_from([t for t in model.graph.initializer if t.external_data]))
+            entry = data.draw(st.sampled_from(list(tensor.external_data)))
+            odd = st.one_of(
+                st.text(max_size=5), NUMBERS.map(str), st.sampled_from(["../x", "/dev/zero", ".", "x.onnx"])
+            )
+            if data.draw(st.booleans()):
+                entry.value = data.draw(odd)
+            else:
+                entry.key = data.draw(st.sampled_from(["location", "offset", "length", "checksum", "else"]))
+        network = model.SerializeToString()
+    (place / "x.onnx").write_bytes(network)
+    (place / "outside.onnx.data").write_bytes(content)
+    fuzzed.survive(lambda: READERS[reader](place / "x.onnx"))
 
 
 @pytest.fixture(scope="module")

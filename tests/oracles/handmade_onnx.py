@@ -9,6 +9,9 @@ import torch
 from onnx import TensorProto, helper, numpy_helper, save_model, shape_inference
 from torch import nn
 
+from lingraft.formats.onnx_import import load_onnx
+from lingraft.model.tracing import trace
+
 
 def write_onnx(
     folder: Path,
@@ -27,7 +30,7 @@ def write_onnx(
     protos = [
         helper.make_node(
             operation,
-            inputs.split(),
+            inputs.split(" ") if inputs else [],  # two spaces: an input left out
             output.split(),
             name=f"the_{output}",
             domain=domain,
@@ -95,3 +98,12 @@ def assert_same(path: Path, module: nn.Module, *shape: int) -> None:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     theirs = np.concatenate([session.run(None, {"x": image[None].numpy()})[0] for image in x])
     np.testing.assert_allclose(module(x).detach().numpy(), theirs, rtol=1e-4, atol=1e-5)
+
+
+def assert_read(path: Path, shape: tuple[int, ...], layers: list[str]) -> None:
+    """The file is read as a network of these layers, which takes inputs of that shape and computes the same."""
+    module = load_onnx(path)
+    assert kinds(module) == layers
+    assert module.input_shape == shape
+    assert_same(path, module, *shape)
+    trace(module)

@@ -87,6 +87,27 @@ def order_of(attributes: Attributes, rank: int) -> list[int]:
     return list(order)
 
 
+def slice_places(shape: Sequence[int], attributes: Attributes, inputs: Sequence[Any], version: int) -> list[np.ndarray]:
+    """For every axis the places that Slice takes; `inputs` are those behind the first."""
+    starts, ends, axes, steps = (integers(attributes, name, inputs, i) for i, name in enumerate(_SLICE))
+    if starts is None or ends is None or len(starts) != len(ends):
+        raise LingraftError("a slice without starts and ends")
+    axes = list(range(len(starts))) if axes is None else axes
+    if version < 11 and min(axes, default=0) < 0:
+        raise LingraftError(f"axes counted from the end, which operator set {version} does not know")
+    axes = axes_of(axes, len(shape))
+    cut = [np.arange(n) for n in shape]
+    for start, end, axis, step in zip(starts, ends, axes, steps or [1] * len(starts), strict=True):
+        n = shape[axis]
+        if not step or not n:
+            raise LingraftError("a slice with a step of 0, or of nothing")
+        first, last = (i + n if i < 0 else i for i in (start, end))
+        low, high = (0, n) if step > 0 else (-1, n - 1)
+        first = min(max(first, 0), high)
+        cut[axis] = np.arange(first, min(max(last, low), high), step)
+    return cut
+
+
 class Folder:
     """Computes constants from constants, as long as these do not take more than `room` numbers in all."""
 
@@ -134,23 +155,7 @@ class Folder:
         return result
 
     def _slice(self, x: list[Any], a: Attributes) -> Any:
-        starts, ends, axes, steps = (integers(a, name, x, 1 + i) for i, name in enumerate(_SLICE))
-        if starts is None or ends is None or len(starts) != len(ends):
-            raise LingraftError("a slice without starts and ends")
-        axes = list(range(len(starts))) if axes is None else axes
-        if self.version < 11 and min(axes, default=0) < 0:
-            raise LingraftError(f"axes counted from the end, which operator set {self.version} does not know")
-        axes = axes_of(axes, x[0].ndim)
-        cut: list[Any] = [np.arange(n) for n in x[0].shape]
-        for start, end, axis, step in zip(starts, ends, axes, steps or [1] * len(starts), strict=True):
-            n = x[0].shape[axis]
-            if not step or not n:
-                raise LingraftError("a slice with a step of 0, or of nothing")
-            first, last = (i + n if i < 0 else i for i in (start, end))
-            low, high = (0, n) if step > 0 else (-1, n - 1)
-            first = min(max(first, 0), high)
-            cut[axis] = np.arange(first, min(max(last, low), high), step)
-        return x[0][np.ix_(*cut)]
+        return x[0][np.ix_(*slice_places(x[0].shape, a, x[1:], self.version))]
 
     def _gather(self, x: list[Any], a: Attributes) -> Any:
         axis, index = axis_of(take(a, "axis", 0), x[0].ndim), x[1]
@@ -173,6 +178,8 @@ class Folder:
         self.spend(math.prod(np.broadcast_shapes(x[0].shape, x[1].shape)))
         if any(part.size and np.abs(part.astype(np.float64)).max() > 1 << 30 for part in x):
             raise LingraftError("integers that could overflow")
+        if operation in (np.floor_divide, np.remainder) and ((x[0] < 0).any() or (x[1] <= 0).any()):
+            raise LingraftError("a quotient of negative numbers, or by 0")
         result = operation(*(part.astype(np.int64) for part in x))
         if not np.array_equal(result.astype(x[0].dtype), result):
             raise LingraftError("integers that overflow")
@@ -199,4 +206,6 @@ _FOLDS: dict[str, Callable[[Folder, list[Any], Attributes], Any]] = {
     "Add": lambda self, x, a: self._arithmetic(x, np.add),
     "Sub": lambda self, x, a: self._arithmetic(x, np.subtract),
     "Mul": lambda self, x, a: self._arithmetic(x, np.multiply),
+    "Div": lambda self, x, a: self._arithmetic(x, np.floor_divide),
+    "Mod": lambda self, x, a: self._arithmetic(x, np.remainder),
 }

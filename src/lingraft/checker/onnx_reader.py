@@ -1,32 +1,23 @@
 """From an ONNX file to a network. Only what is listed here is supported; all else is refused."""
 
-import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from lingraft.checker.constants import (
-    Attributes,
-    Folder,
-    axis_of,
-    integers,
-    new_shape,
-    order_of,
-    squeezed,
-    take,
-    unsqueezed,
-)
-from lingraft.checker.network import MAX_ALL_VALUES, Builder, Network, Value, exact_product, exact_sum, inner
+from lingraft.checker.constants import Attributes, Folder, axes_of, integers, take
+from lingraft.checker.moves import Moves
+from lingraft.checker.network import MAX_ALL_VALUES, Network, Value, exact_product, exact_sum, inner
 from lingraft.checker.nodes import Convolution, Dense, Gather, Input, Scale
 from lingraft.checker.operations import FIRST_SET, LAST_SET, require_known
 from lingraft.checker.protobuf import OnnxGraph, OnnxNode, read_graph
 from lingraft.checker.regular_file import read_regular
 from lingraft.checker.rounding import UNIT, Array
+from lingraft.checker.weight_files import WeightFiles
 from lingraft.errors import LingraftError
 
 #: Larger files, and those with more nodes, are refused.
@@ -41,7 +32,7 @@ IMAGES: dict[int, type] = {1: np.float32, 11: np.float64}
 
 def load_network(path: str | Path) -> Network:
     """Read an ONNX file; anything that is not understood is a LingraftError."""
-    return network_of(read_network(path), str(path))
+    return network_of(read_network(path), str(path), weights_beside(path))
 
 
 def read_network(path: str | Path) -> bytes:
@@ -53,11 +44,19 @@ def read_network(path: str | Path) -> bytes:
         raise LingraftError(f"cannot read {path}: {reason}. Check the path of the ONNX file.") from error
 
 
-def network_of(data: bytes, name: str) -> Network:
-    """The network in the content of an ONNX file; `name` is for messages."""
+def weights_beside(path: str | Path) -> WeightFiles:
+    """Files with weights of an ONNX file."""
+    return WeightFiles(Path(path).parent, MAX_BYTES)
+
+
+def network_of(data: bytes, name: str, beside: WeightFiles | None = None) -> Network:
+    """The network in the content of an ONNX file, and of the files `beside` it; `name` is for messages."""
+    beside = WeightFiles(Path(), 0) if beside is None else beside
     try:
         with np.errstate(all="ignore"):  # what overflows is found to be too large, here or by its bounds
-            return _Reader(read_graph(data), len(data)).network(hashlib.sha256(data).hexdigest())
+            graph = read_graph(data, beside)
+            size = len(data) + sum(map(len, beside.contents.values()))
+            return _Reader(graph, size).network(beside.sha256(data))
     except LingraftError as error:
         raise LingraftError(f"{name} cannot be checked: {str(error)[:1000].removesuffix('.')}.") from error
     except MemoryError as error:
@@ -69,7 +68,7 @@ def network_of(data: bytes, name: str) -> Network:
         ) from error
 
 
-class _Reader(Builder):
+class _Reader(Moves):
     """One pass over the graph; `values` holds what each name stands for: an array, or a Value."""
 
     def __init__(self, graph: OnnxGraph, size: int):
@@ -78,18 +77,17 @@ class _Reader(Builder):
             raise LingraftError(f"operator set {graph.version} is not one of {FIRST_SET} to {LAST_SET}")
         if len(graph.nodes) > MAX_NODES:
             raise LingraftError(f"there are more than {MAX_NODES:,} nodes")
-        self.graph = graph
+        self.graph, self.version = graph, graph.version
         self.folder = Folder(graph.version, size + ROOM)
         self.values: dict[str, Any] = dict(graph.constants)
-        #: zero-padded maps: the node that was padded, and by how much (top, left, bottom, right)
-        self.padded: dict[int, tuple[int, tuple[int, int, int, int]]] = {}
+        self.padded = {}
         names = [name for name in graph.inputs if name not in graph.constants]
         if len(names) != 1 or len(graph.outputs) != 1:
             raise LingraftError("the network does not have one input and one output")
         kind, (batch, *shape) = graph.inputs[names[0]][0], graph.inputs[names[0]][1] or [0]
         if kind not in IMAGES:
             raise LingraftError(f"the input has element type {kind}, not float32 or float64")
-        self.dtype: np.dtype[Any] = np.dtype(IMAGES[kind])
+        self.dtype = np.dtype(IMAGES[kind])
         if batch not in (0, 1) or not shape or min(shape) < 1:
             raise LingraftError(f"the input has the dimensions {[batch, *shape]}, not a batch of 1 and fixed others")
         self.shape = tuple(shape)
@@ -124,9 +122,10 @@ class _Reader(Builder):
             raise LingraftError(f"{node.operation} node {node.outputs[:1]}: {error}") from error
         except (ValueError, IndexError, TypeError, AttributeError, KeyError, ArithmeticError) as error:
             raise LingraftError(f"{node.operation} node {node.outputs[:1]} is damaged: {error}") from error
-        if isinstance(result, Value) and self.uses[node.outputs[0]] > 1:
-            self.node_of(result)  # one site for each activation, whatever uses it
-        self.values[node.outputs[0]] = result
+        for name, value in zip(node.outputs, result if isinstance(result, list) else [result], strict=False):
+            if isinstance(value, Value) and self.uses[name] > 1:
+                self.node_of(value)  # one site for each activation, whatever uses it
+            self.values[name] = value
 
     def _result(self, node: OnnxNode) -> Any:
         if any(name and name not in self.values for name in node.inputs):
@@ -136,12 +135,13 @@ class _Reader(Builder):
         named = [name for name in node.outputs if name]
         if not node.outputs[0] or len(set(named)) < len(named) or self.taken & set(named):
             raise LingraftError("its outputs have no name, or one that is there already")
-        if any(self.uses[name] for name in named[1:]):
+        several = {"outputs": len(node.outputs)} if node.operation == "Split" else {}
+        if not several and any(self.uses[name] for name in named[1:]):
             raise LingraftError("its second output is used")
         self.taken.update(named)
         if not any(isinstance(value, Value) for value in inputs):
             return self.folder.fold(node.operation, inputs, node.attributes)
-        return getattr(self, f"_on_{node.operation.lower()}")(node.attributes, *inputs)
+        return getattr(self, f"_on_{node.operation.lower()}")(node.attributes, *inputs, **several)
 
     def _constant(self, array: np.ndarray, shape: Sequence[int]) -> Array:
         """A constant broadcast to a value of that shape, in the order used here."""
@@ -153,8 +153,10 @@ class _Reader(Builder):
     # affine layers
 
     def _on_conv(self, at: Attributes, x: Value, weight: np.ndarray, bias: np.ndarray | None = None) -> Value:
+        if len(x.shape) == weight.ndim == 3:
+            return self._upright(self._on_conv, at, x, weight[..., None], bias)
         if len(x.shape) != 4 or weight.ndim != 4:
-            raise LingraftError("only convolutions of images are supported")
+            raise LingraftError("only convolutions of images and sequences are supported")
         out, per_group, *kernel = weight.shape
         groups, channels = take(at, "group", 1), x.shape[1]
         take(at, "kernel_shape", kernel, kernel)
@@ -167,6 +169,58 @@ class _Reader(Builder):
         stride, dilation = (take(at, name, [1, 1]) for name in ("strides", "dilations"))
         pads = self._pads(at, x, kernel, stride, dilation)
         return self._convolved(x, matrix, shift, kernel, stride, pads, dilation, groups)
+
+    def _upright(self, handler: Callable[..., Value], at: Attributes, x: Value, *weights: Any) -> Value:
+        """What `handler` makes of a sequence (1, C, L), as an image of which every row has one pixel."""
+        at = dict(at)
+        for name, single in (("kernel_shape", 1), ("strides", 1), ("dilations", 1), ("output_padding", 0)):
+            if name in at:
+                at[name] = [*at[name], single]
+        if "pads" in at:
+            if len(at["pads"]) != 2:
+                raise LingraftError(f"padding {at['pads']} of a sequence")
+            at["pads"] = [at["pads"][0], 0, at["pads"][1], 0]
+        result = handler(at, self._reshaped(x, (*x.shape, 1)), *weights)
+        return self._reshaped(result, result.shape[:3])
+
+    def _on_convtranspose(self, at: Attributes, x: Value, weight: np.ndarray, bias: np.ndarray | None = None) -> Value:
+        """A convolution of the values with zeros between and around them, by the kernels turned around."""
+        if len(x.shape) == weight.ndim == 3:
+            return self._upright(self._on_convtranspose, at, x, weight[..., None], bias)
+        if len(x.shape) != 4 or weight.ndim != 4:
+            raise LingraftError("only convolutions of images and sequences are supported")
+        channels, out, *kernel = weight.shape
+        groups = take(at, "group", 1)
+        take(at, "kernel_shape", kernel, kernel)
+        take(at, "auto_pad", "NOTSET", "NOTSET")
+        if groups < 1 or channels != x.shape[1] or channels % groups or not weight.size:
+            raise LingraftError(f"{groups} groups of weights {list(weight.shape)} do not fit {x.shape[1]} channels")
+        if bias is not None and bias.shape != (out * groups,):
+            raise LingraftError(f"a bias of shape {bias.shape} for {out * groups} channels")
+        stride, dilation = (take(at, name, [1, 1]) for name in ("strides", "dilations"))
+        pads, more = self._pads(at, x, kernel, stride, dilation), take(at, "output_padding", [0, 0])
+        if len(more) != 2 or not all(0 <= n < max(s, d) for n, s, d in zip(more, stride, dilation, strict=True)):
+            raise LingraftError(f"output_padding {more}")
+        reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        before = [r - p for r, p in zip(reach, pads[:2], strict=True)]
+        after = [r - p + m for r, p, m in zip(reach, pads[2:], more, strict=True)]
+        spread = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], stride, strict=True)]
+        around = [max(0, n) for n in (*before, *after)]
+        self.inner_shape([1, channels, *(n + a + b for n, a, b in zip(spread, around[:2], around[2:], strict=True))])
+        if min(n + a + b for n, a, b in zip(spread, before, after, strict=True)) < 1:
+            raise LingraftError("padding that leaves nothing")
+
+        def apart(numbers: np.ndarray) -> np.ndarray:
+            whole = np.full((1, channels, *spread), -1)
+            whole[:, :, :: stride[0], :: stride[1]] = numbers
+            widths = [(0, 0), (0, 0), (around[0], around[2]), (around[1], around[3])]
+            cut = [slice(max(0, -a), b if b < 0 else None) for a, b in zip(before, after, strict=True)]
+            return np.pad(whole, widths, constant_values=-1)[:, :, cut[0], cut[1]]
+
+        turned = weight.reshape(groups, channels // groups, out, *kernel)[..., ::-1, ::-1].transpose(0, 2, 3, 4, 1)
+        matrix = turned.astype(np.float64).reshape(groups * out, -1)
+        shift = np.zeros(groups * out) if bias is None else bias.astype(np.float64)
+        return self._convolved(self.moved(x, apart), matrix, shift, kernel, (1, 1), (0, 0, 0, 0), dilation, groups)
 
     def _pads(
         self, at: Attributes, x: Value, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
@@ -284,10 +338,13 @@ class _Reader(Builder):
         if not isinstance(a, Value):
             a, b = self._times(b, np.full(1, sign)), a
             sign = 1.0
-        constant = sign * self._constant(b, a.shape)
-        if not exact_sum(a.shift, constant):
-            self.node_of(a)
-        return Value(a.shape, a.base, a.bend, a.slope, a.shift + constant, a.number)
+        return self.shifted(a, b, sign)
+
+    def shifted(self, x: Value, constant: np.ndarray, sign: float = 1.0) -> Value:
+        shift = sign * self._constant(constant, x.shape)
+        if not exact_sum(x.shift, shift):
+            self.node_of(x)
+        return Value(x.shape, x.base, x.bend, x.slope, x.shift + shift, x.number)
 
     def _joined(self, a: Value, b: Value, sign: float) -> Value | None:
         """a ± b as one value of the same base, where that is exact."""
@@ -313,7 +370,9 @@ class _Reader(Builder):
             self.node_of(x)
         return Value(x.shape, x.base, x.bend * factor, x.slope * factor, x.shift * factor, x.number)
 
-    def _on_div(self, at: Attributes, x: Value, divisor: np.ndarray) -> Value:
+    def _on_div(self, at: Attributes, x: Any, divisor: Any) -> Value:
+        if not isinstance(x, Value) or isinstance(divisor, Value):
+            raise LingraftError("what is divided must depend on the input, and the divisor must not")
         constant = self._constant(divisor, x.shape)
         if not constant.all() or not _moderate(np.ones(1), 1 / constant):
             raise LingraftError("a division by zero, or by a number so large that nothing is left")
@@ -369,14 +428,24 @@ class _Reader(Builder):
     # pooling
 
     def _on_averagepool(self, at: Attributes, x: Value) -> Value:
+        if len(x.shape) == 3:
+            return self._upright(self._on_averagepool, at, x)
         take(at, "auto_pad", "NOTSET", "NOTSET", "VALID")  # what counts as padding of SAME_… is not the same everywhere
         kernel, stride, pads, dilation = self._pool(at, x)
-        take(at, "count_include_pad", 0, *((1,) if any(pads) else (0, 1)))
-        return self._average(x, kernel, stride, pads, dilation)
+        counts = bool(take(at, "count_include_pad", 0, 0, 1))
+        if counts and take(at, "ceil_mode", 0):
+            if any(take(at, "pads", [0])):
+                raise LingraftError("padding that counts, with ceil_mode: runtimes do this in different ways")
+            counts = False  # what a window has beyond the end is no padding
+        if max(dilation) > 1 and any(pads) and not counts:
+            raise LingraftError("padding that does not count, with dilations")
+        return self._average(x, kernel, stride, pads, dilation, counts)
 
     def _on_globalaveragepool(self, at: Attributes, x: Value) -> Value:
+        if len(x.shape) == 3:
+            return self._upright(self._on_globalaveragepool, at, x)
         if len(x.shape) != 4:
-            raise LingraftError("only pooling of images is supported")
+            raise LingraftError("only pooling of images and sequences is supported")
         return self._average(x, x.shape[2:], (1, 1), (0, 0, 0, 0), (1, 1))
 
     def _average(
@@ -386,28 +455,86 @@ class _Reader(Builder):
         stride: Sequence[int],
         pads: tuple[int, int, int, int],
         dilation: Sequence[int],
+        counts: bool = True,
     ) -> Value:
+        """Of the values in each window, and of the zeros around the image if these count."""
+        total = self._total(x, kernel, stride, pads, dilation)
+        shape = self.nodes[total.base].shape
+        sizes = np.full(shape, float(math.prod(kernel)))
+        if not counts:
+            inside = []
+            for axis, n in enumerate(x.shape[2:]):
+                row = np.pad(np.ones(n), (pads[axis], pads[axis + 2]))
+                seen = sliding_window_view(row, dilation[axis] * (kernel[axis] - 1) + 1)
+                inside.append(seen[:: stride[axis], :: dilation[axis]].sum(1))
+            sizes = np.broadcast_to((inside[0][:, None] * inside[1])[:, :, None], shape)
+            if not sizes.all():
+                raise LingraftError("a window that holds only padding")
+        return self._rounded_scale(total, 1 / sizes)
+
+    def _total(
+        self,
+        x: Value,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        pads: tuple[int, int, int, int],
+        dilation: Sequence[int],
+    ) -> Value:
+        """The sum of the values in each window, channel by channel."""
         channels, window = x.shape[1], math.prod(kernel)
         self.spend(channels * window)
-        ones = np.ones((channels, window))
-        total = self._convolved(x, ones, np.zeros(channels), kernel, stride, pads, dilation, channels)
-        return self._rounded_scale(total, np.full(self.nodes[total.base].shape, 1 / window))
+        return self._convolved(
+            x, np.ones((channels, window)), np.zeros(channels), kernel, stride, pads, dilation, channels
+        )
+
+    def _on_reducemean(self, at: Attributes, x: Value, *axes: Any) -> Value:
+        return self._reduced(at, x, axes, True)
+
+    def _on_reducesum(self, at: Attributes, x: Value, *axes: Any) -> Value:
+        return self._reduced(at, x, axes, False)
+
+    def _reduced(self, at: Attributes, x: Value, given: Sequence[Any], mean: bool) -> Value:
+        """A sum over some axes: a window, one value wide, that is as high as all of them."""
+        rank, keep = len(x.shape), take(at, "keepdims", 1, 0, 1)
+        axes = integers(at, "axes", given, 0)
+        if not axes:  # which means all axes, or none
+            raise LingraftError("no axes")
+        chosen = sorted(axes_of(axes, rank))
+        if chosen[0] == 0:
+            raise LingraftError("a sum over the batch dimension")
+        kept = [i for i in range(1, rank) if i not in chosen]
+        high = math.prod(x.shape[i] for i in chosen)
+        order = (1, math.prod(x.shape[i] for i in kept), high, 1)
+        upright = self.moved(x, lambda numbers: numbers.transpose(0, *kept, *chosen).reshape(order))
+        total = self._total(upright, (high, 1), (1, 1), (0, 0, 0, 0), (1, 1))
+        if mean:
+            total = self._rounded_scale(total, np.full(self.nodes[self.node_of(total)].shape, 1 / high))
+        final = [1 if i in chosen else n for i, n in enumerate(x.shape) if keep or i not in chosen]
+        return self._reshaped(total, final)
 
     def _pool(self, at: Attributes, x: Value) -> tuple[list[int], list[int], tuple[int, int, int, int], list[int]]:
         kernel, stride = take(at, "kernel_shape", []), take(at, "strides", [1, 1])
         dilation = take(at, "dilations", [1, 1])
-        take(at, "ceil_mode", 0, 0)
         if len(kernel) != 2 or len(x.shape) != 4 or min(kernel) < 1:
-            raise LingraftError("only pooling of images is supported")
+            raise LingraftError("only pooling of images and sequences is supported")
         if self.node_of(x) in self.padded:  # onnxruntime makes it the padding of the pooling, where it is not 0
             raise LingraftError("pooling of an image with zeros around it, which runtimes do in different ways")
         pads = self._pads(at, x, kernel, stride, dilation)
         if any(pad >= kernel[i % 2] for i, pad in enumerate(pads)):
             raise LingraftError(f"padding {list(pads)} of windows {kernel}, of which some hold nothing else")
+        if take(at, "ceil_mode", 0, 0, 1):
+            ends = [
+                pads[i + 2]
+                + _overhang(n + pads[i] + pads[i + 2], n + pads[i], dilation[i] * (kernel[i] - 1) + 1, stride[i])
+                for i, n in enumerate(x.shape[2:])
+            ]
+            pads = (pads[0], pads[1], ends[0], ends[1])
         return kernel, stride, pads, dilation
 
     def _on_maxpool(self, at: Attributes, x: Value) -> Value:
         """A tournament: neighbours in the list of the window's values are compared, round after round."""
+        if len(x.shape) == 3:
+            return self._upright(self._on_maxpool, at, x)
         (kh, kw), stride, (top, left, bottom, right), (dy, dx) = self._pool(at, x)
         take(at, "storage_order", 0, 0)
         self.spend((x.shape[2] + top + bottom) * (x.shape[3] + left + right) * x.shape[1] * kh * kw)
@@ -426,80 +553,28 @@ class _Reader(Builder):
         players = [self.moved(x, lambda _, i=i: numbers[None, ..., i]) for i in range(kh * kw)]  # type: ignore[misc]
         return self.largest(players)
 
-    # shapes
-
-    def _reshaped(self, x: Value, shape: Sequence[int]) -> Value:
-        return self.moved(x, lambda numbers: numbers.reshape(shape))
-
-    def _on_flatten(self, at: Attributes, x: Value) -> Value:
-        axis, rank = take(at, "axis", 1), len(x.shape)
-        if not (-rank if self.graph.version >= 11 else 0) <= axis <= rank:
-            raise LingraftError(f"axis {axis} of {rank} does not exist")
-        return self._reshaped(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
-
-    def _on_reshape(self, at: Attributes, x: Value, *shape: Any) -> Value:
-        wanted = integers({}, "the shape", shape, 0) or []
-        return self._reshaped(x, new_shape(x.shape, wanted, bool(take(at, "allowzero", 0, 0, 1))))
-
-    def _on_squeeze(self, at: Attributes, x: Value, *axes: Any) -> Value:
-        return self._reshaped(x, squeezed(x.shape, integers(at, "axes", [x, *axes], 1)))
-
-    def _on_unsqueeze(self, at: Attributes, x: Value, *axes: Any) -> Value:
-        return self._reshaped(x, unsqueezed(x.shape, integers(at, "axes", [x, *axes], 1) or []))
-
-    def _on_transpose(self, at: Attributes, x: Value) -> Value:
-        order = order_of(at, len(x.shape))
-        return self.moved(x, lambda numbers: numbers.transpose(order))
-
-    def _on_concat(self, at: Attributes, *parts: Any) -> Value:
-        if not all(isinstance(part, Value) for part in parts):
-            raise LingraftError("a constant cannot be joined")
-        if "axis" not in at:
-            raise LingraftError("no axis")
-        axis = axis_of(at["axis"], len(parts[0].shape))
-        if len({(*part.shape[:axis], 0, *part.shape[axis + 1 :]) for part in parts}) > 1:
-            raise LingraftError("the parts do not fit together")
-        ends = np.cumsum([part.shape[axis] for part in parts]).tolist()
-        shape = [*parts[0].shape[:axis], ends[-1], *parts[0].shape[axis + 1 :]]
-        self.inner_shape(shape)
-        pieces = []
-        for part, end in zip(parts, ends, strict=True):
-
-            def join(numbers: np.ndarray, last: int = end) -> np.ndarray:
-                whole = np.full(shape, -1)
-                whole[(slice(None),) * axis + (slice(last - numbers.shape[axis], last),)] = numbers
-                return whole
-
-            pieces.append(self.moved(part, join))
-        return pieces[0] if len(pieces) == 1 else self.summed(pieces, [1.0] * len(pieces))
-
-    def _on_pad(self, at: Attributes, x: Value, *rest: Any) -> Value:
-        take(at, "mode", "constant", "constant")
-        pads = integers(at, "pads", rest, 0) or []
-        fill = rest[1] if len(rest) > 1 and rest[1] is not None else np.array(take(at, "value", 0.0))
-        rank = len(x.shape)
-        if fill.any() or len(pads) != 2 * rank or min(pads) < 0 or max(pads) > 1 << 16:
-            raise LingraftError("only padding with zeros is supported")
-        widths = list(zip(pads[:rank], pads[rank:], strict=True))
-        self.inner_shape([n + sum(w) for n, w in zip(x.shape, widths, strict=True)])
-        result = self.moved(x, lambda numbers: np.pad(numbers, widths, constant_values=-1))
-        if rank == 4 and not any(widths[1]):
-            (top, bottom), (left, right) = widths[2:]
-            self.padded[result.base] = self.node_of(x), (top, left, bottom, right)
-        return result
-
-    def _on_shape(self, at: Attributes, x: Value) -> np.ndarray:
-        return np.array(x.shape, dtype=np.int64)
-
     # nothing to do
 
     def _on_identity(self, at: Attributes, x: Value) -> Value:
+        return x
+
+    def _on_cast(self, at: Attributes, x: Value) -> Value:
+        if np.dtype(IMAGES[take(at, "to", 0, *IMAGES)]) != self.dtype:
+            raise LingraftError("a conversion of values to another type, which rounds")
         return x
 
     def _on_dropout(self, at: Attributes, x: Value, ratio: Any = None, training: Any = None) -> Value:
         if training is not None and (training.dtype != bool or training.any()):
             raise LingraftError("dropout in training mode")
         return x
+
+
+def _overhang(size: int, start: int, reach: int, stride: int) -> int:
+    """How far the last window of ceil_mode stands over the end; it must begin before `start`."""
+    count = -(-(size - reach) // stride) + 1
+    if (count - 1) * stride >= start:
+        count -= 1
+    return max(0, (count - 1) * stride + reach - size)
 
 
 def _moderate(before: Array, after: Array) -> bool:

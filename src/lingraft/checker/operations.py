@@ -24,7 +24,8 @@ class Rule:
 
     `inputs` has a word for each: value (computed from the image), weights (a constant of the image's type), integers
     (a constant of type int64), constant (any), any (a value or a constant); "?" means that it may be left out, "*" that
-    there may be many. `outputs` is how many there may be; of these, only the first may be used. `attributes` are
+    there may be many. `outputs` is how many there may be; of these, only the first may be used, but those of Split.
+    `attributes` are
     integer, integers, float, floats, text or tensor.
     """
 
@@ -42,6 +43,13 @@ _AVERAGE = {**_PLACES, "count_include_pad": "integer"}
 _MAXIMUM = {**_PLACES, "storage_order": "integer"}
 _SINGLE = {"value_float": "float", "value_floats": "floats", "value_int": "integer", "value_ints": "integers"}
 
+_REDUCE = {"keepdims": "integer", "noop_with_empty_axes": "integer"}
+_RESIZE = {"mode": "text", "coordinate_transformation_mode": "text", "nearest_mode": "text", "cubic_coeff_a": "float",
+           "exclude_outside": "integer", "extrapolation_value": "float"}  # fmt: skip
+
+#: Outputs of an operation that may have as many as one likes.
+MANY = 1 << 10
+
 RULES: dict[str, list[Rule]] = {
     "Conv": [Rule(7, 22, "value weights weights?", {**_PLACES, **_DILATIONS, "group": "integer"})],
     "Gemm": [Rule(7, 22, "value weights weights?",
@@ -53,7 +61,8 @@ RULES: dict[str, list[Rule]] = {
     "Add": [Rule(7, 22, "any any", {})],
     "Sub": [Rule(7, 22, "any any", {})],
     "Mul": [Rule(7, 22, "any any", {})],
-    "Div": [Rule(7, 22, "value weights", {})],
+    "Div": [Rule(7, 22, "any any", {})],
+    "Mod": [Rule(10, 22, "constant constant", {"fmod": "integer"})],
     "Neg": [Rule(7, 22, "value", {})],
     "Relu": [Rule(7, 22, "value", {})],
     "LeakyRelu": [Rule(7, 22, "value", {"alpha": "float"})],
@@ -80,10 +89,24 @@ RULES: dict[str, list[Rule]] = {
     "Shape": [Rule(7, 22, "any", {})],
     "Constant": [Rule(7, 11, "", {"value": "tensor"}), Rule(12, 22, "", {"value": "tensor", **_SINGLE})],
     "ConstantOfShape": [Rule(9, 22, "integers", {"value": "tensor"})],
-    "Cast": [Rule(7, 22, "constant", {"to": "integer"})],
-    "Gather": [Rule(7, 22, "constant constant", {"axis": "integer"})],
-    "Slice": [Rule(7, 9, "constant", {"axes": "integers", "starts": "integers", "ends": "integers"}),
-              Rule(10, 22, "constant integers integers integers? integers?", {})],
+    "Cast": [Rule(7, 22, "any", {"to": "integer"})],
+    "Gather": [Rule(7, 22, "any constant", {"axis": "integer"})],
+    "Slice": [Rule(7, 9, "any", {"axes": "integers", "starts": "integers", "ends": "integers"}),
+              Rule(10, 22, "any integers integers integers? integers?", {})],
+    "Split": [Rule(7, 12, "value", {"axis": "integer", "split": "integers"}, outputs=MANY),
+              Rule(13, 17, "value integers?", {"axis": "integer"}, outputs=MANY),
+              Rule(18, 22, "value integers?", {"axis": "integer", "num_outputs": "integer"}, outputs=MANY)],
+    "ReduceMean": [Rule(7, 17, "value", {**_AXES, "keepdims": "integer"}), Rule(18, 22, "value integers?", _REDUCE)],
+    "ReduceSum": [Rule(7, 12, "value", {**_AXES, "keepdims": "integer"}), Rule(13, 22, "value integers?", _REDUCE)],
+    "ConvTranspose": [Rule(7, 22, "value weights weights?",
+                           {**_PLACES, **_DILATIONS, "group": "integer", "output_padding": "integers"})],
+    "Upsample": [Rule(7, 8, "value", {"mode": "text", "scales": "floats"}),
+                 Rule(9, 9, "value constant", {"mode": "text"})],
+    "Resize": [Rule(10, 10, "value constant", {"mode": "text"}),
+               Rule(11, 12, "value constant constant integers?", _RESIZE),
+               Rule(13, 17, "value constant? constant? integers?", _RESIZE),
+               Rule(18, 22, "value constant? constant? integers?",
+                    {**_RESIZE, "antialias": "integer", "keep_aspect_ratio_policy": "text"})],
 }  # fmt: skip
 
 _PYTHON = {"integer": int, "float": float, "text": str, "tensor": np.ndarray, "integers": list, "floats": list}
@@ -96,7 +119,7 @@ def require_known(node: OnnxNode, inputs: Sequence[Any], version: int, dtype: np
         raise LingraftError(
             "not supported; certificates are about piecewise-linear networks of these layers:"
             " convolution, linear, batch norm, pooling, ReLU, leaky ReLU, PReLU, clip, hard sigmoid, absolute value,"
-            " sums, shapes"
+            " sums, means, slices, shapes"
         )
     rule = next((rule for rule in rules if rule.first <= version <= rule.last), None)
     if rule is None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lingraft.checker.weight_files import WeightFiles
 from lingraft.errors import LingraftError
 
 #: A file with more messages (nodes, attributes, tensors …) or fields is not read, nor a longer list of integers.
@@ -45,7 +46,8 @@ _FIELDS: dict[str, dict[int, str]] = {
     "attribute": {1: "text", 2: "float", 3: "integer", 4: "text", 5: "message", 7: "floats", 8: "integers",
                   13: "note", 20: "integer"},  # 6 graph, 9 strings, 10 tensors, 21 name of a function's attribute
     "tensor": {1: "integers", 2: "integer", 4: "floats", 5: "integers", 7: "integers", 8: "text", 9: "bytes",
-               10: "doubles", 12: "note", 14: "integer", 16: "notes"},  # 3 segment, 13 external data
+               10: "doubles", 12: "note", 13: "messages", 14: "integer", 16: "notes"},  # 3 segment
+    "entry": {1: "text", 2: "text"},
     "value": {1: "text", 2: "message", 3: "note", 4: "notes"},
     "type": {1: "message", 6: "note"},  # 4 sequence, 5 map, 8 sparse, 9 optional
     "tensor type": {1: "integer", 2: "message"},
@@ -187,20 +189,20 @@ def _text(value: bytes, what: str) -> str:
         raise LingraftError(f"{what} has a name that is not UTF-8") from error
 
 
-def tensor(message: Message) -> np.ndarray:
-    """The array of a TensorProto: dims=1, data_type=2, name=8, raw_data=9, data_location=14."""
+def tensor(message: Message, beside: WeightFiles | None = None) -> np.ndarray:
+    """The array of a TensorProto: dims=1, data_type=2, name=8, raw_data=9, external_data=13, data_location=14."""
     what = message.what = f"tensor {message.text(8)!r}"
     dims, kind = message.integers(1), message.integer(2)
-    if message.integer(14):
-        raise LingraftError(f"{what} is stored outside of the ONNX file. Export the network as a single file.")
     if kind not in _TYPES:
         raise LingraftError(f"{what} has element type {kind}, which is not supported")
     dtype, place = _TYPES[kind]
-    held = [number for number in (4, 5, 7, 9, 10) if message.has(number)]
-    if held not in ([], [9], [place]):
+    held = [number for number in (4, 5, 7, 9, 10, 13) if message.has(number)]
+    if held not in ([], [9], [13], [place]):
         raise LingraftError(f"{what} has numbers in the fields {held}, more than one or not of its type")
-    if 9 in held:
-        raw = message.bytes(9)
+    if message.integer(14) != (13 in held):
+        raise LingraftError(f"{what} is at another place than it says")
+    if 9 in held or 13 in held:
+        raw = message.bytes(9) if 9 in held else _outside(message, beside)
         if len(raw) % np.dtype(dtype).itemsize:
             raise LingraftError(f"{what} has {len(raw)} bytes, not a whole number of numbers")
         array = np.frombuffer(raw, np.uint8 if dtype == "?" else dtype)
@@ -218,6 +220,16 @@ def tensor(message: Message) -> np.ndarray:
     if exact.dtype.kind == "f" and not np.isfinite(exact).all():
         raise LingraftError(f"{what} holds NaN or infinity")
     return exact.reshape(dims)
+
+
+def _outside(message: Message, beside: WeightFiles | None) -> memoryview:
+    """The bytes of a tensor that is in another file; its entries have key=1 and value=2."""
+    if beside is None:
+        raise LingraftError(f"{message.what} is stored outside of the ONNX file, where it cannot be")
+    entries = [(entry.text(1), entry.text(2)) for entry in message.messages(13, "entry")]
+    if len(dict(entries)) < len(entries):
+        raise LingraftError(f"{message.what} says twice where it is")
+    return beside.part(dict(entries))
 
 
 def _product(dims: list[int]) -> int:
@@ -251,8 +263,8 @@ class OnnxGraph:
     outputs: list[str] = field(default_factory=list)
 
 
-def read_graph(data: bytes) -> OnnxGraph:
-    """The graph of a ModelProto (graph=7, opset_import=8)."""
+def read_graph(data: bytes, beside: WeightFiles | None = None) -> OnnxGraph:
+    """The graph of a ModelProto (graph=7, opset_import=8), with weights of files `beside` it."""
     model = Message(data, "model")
     sets = [o.integer(2) for o in model.messages(8, "operator set") if o.text(1) in ("", "ai.onnx")]
     if len(sets) != 1:
@@ -260,7 +272,7 @@ def read_graph(data: bytes) -> OnnxGraph:
     graph = model.message(7, "graph")
     constants: dict[str, np.ndarray] = {}
     for message in graph.messages(5, "tensor"):
-        array, name = tensor(message), message.text(8)
+        array, name = tensor(message, beside), message.text(8)
         if name in constants or not name:
             raise LingraftError(f"there are two tensors {name!r}, or one without a name")
         constants[name] = array

@@ -5,6 +5,7 @@ that reading and the program that people run have a different opinion of the fil
 """
 
 import importlib.util
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,15 +30,18 @@ def installed() -> bool:
 
 
 class Runtime:
-    """onnxruntime on the content of an ONNX file, on one thread."""
+    """onnxruntime on the content of an ONNX file, and of those with its weights by name, on one thread."""
 
-    def __init__(self, content: bytes):
+    def __init__(self, content: bytes, weights: Mapping[str, bytes] | None = None):
         import onnxruntime  # an extra program, not a part of the checker
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         try:
+            if weights:
+                sizes = [len(data) for data in weights.values()]
+                options.add_external_initializers_from_files_in_memory(list(weights), list(weights.values()), sizes)
             self.session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # whatever it raises, it cannot run the file
             raise LingraftError(f"onnxruntime cannot run the network: {_line(error)}.") from error

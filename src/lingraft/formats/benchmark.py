@@ -14,6 +14,7 @@ from torch import nn
 from lingraft.ball import Ball, Eps, Radius, eps_name, radius
 from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
+from lingraft.formats.onnx_file import weight_files
 from lingraft.formats.vnnlib_write import write_instances, write_vnnlib
 from lingraft.progress import progress
 
@@ -46,8 +47,8 @@ class Entry:
         return "_".join(_stem(written) for written in (self.network, self.spec))
 
     def digest(self) -> str:
-        """Of the content of both files, so that an answer is used again only for the same ones."""
-        return _digest(self.onnx) + _digest(self.vnnlib)
+        """Of the content of both files, and of those with weights: an answer is used again only for the same ones."""
+        return "".join(_digest(path) for path in (self.onnx, *_weight_files(self.onnx), self.vnnlib))
 
 
 def read_instances(folder: str | Path) -> list[Entry]:
@@ -138,6 +139,19 @@ def _digest(path: Path) -> str:
         return _digest_of(path, state.st_mtime_ns, state.st_size)
     except OSError:
         return "missing"
+
+
+def _weight_files(path: Path) -> list[Path]:
+    try:
+        state = path.stat()
+        return _weight_files_of(path, state.st_mtime_ns, state.st_size)
+    except OSError:
+        return []
+
+
+@lru_cache(maxsize=64)
+def _weight_files_of(path: Path, changed: int, size: int) -> list[Path]:
+    return weight_files(path)
 
 
 @lru_cache(maxsize=64)

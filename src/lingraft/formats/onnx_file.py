@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx.external_data_helper import ExternalDataInfo, _get_all_tensors, load_external_data_for_model
+from onnx.external_data_helper import _get_all_tensors
 
+from lingraft.checker.weight_files import WeightFiles, is_plain_name
 from lingraft.errors import LingraftError
 
 #: Above this a file is refused before it is read. The protobuf format itself ends at twice as much.
@@ -26,7 +27,7 @@ def read_model(path: str | Path) -> Any:
         raise LingraftError(f"{path} has {size:,} bytes, more than the {MAX_BYTES:,} that lingraft reads.")
     # What a damaged file makes protobuf and the checker raise is not documented, so everything is caught here.
     try:
-        model = _unpacked(path) if _is_packed(path) else _plain(path)
+        model = _with_weights(path, _proto(path))
     except LingraftError:
         raise
     except Exception as error:
@@ -40,21 +41,24 @@ def read_model(path: str | Path) -> Any:
     return model
 
 
-def _plain(path: Path) -> Any:
-    """A model whose weights are in the file, or in others beside it that are not too large."""
-    model = onnx.load(str(path), load_external_data=False)
-    folder, size = path.parent.resolve(), 0
+def _with_weights(path: Path, model: Any) -> Any:
+    """The model with the weights that it keeps in files beside its own."""
+    files = WeightFiles(path.parent, MAX_BYTES)
     for tensor in _get_all_tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            about = ExternalDataInfo(tensor)
-            place = (folder / about.location).resolve()
-            if not place.is_relative_to(folder):
-                raise LingraftError(f"{path} takes weights from {place}, which is not beside it. Put them there.")
-            size += about.length or place.stat().st_size - (about.offset or 0)
-            if size > MAX_BYTES:
-                raise LingraftError(f"{path} has more than the {MAX_BYTES:,} bytes of weights that lingraft reads.")
-    load_external_data_for_model(model, str(folder))
+            about = {entry.key: entry.value for entry in tensor.external_data}
+            try:
+                tensor.raw_data = bytes(files.part(about))
+            except LingraftError as error:
+                raise LingraftError(f"{path} has {error}.") from error
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
     return model
+
+
+def _proto(path: Path) -> Any:
+    """What is in the file itself."""
+    return _unpacked(path) if _is_packed(path) else onnx.load(str(path), load_external_data=False)
 
 
 def _is_packed(path: Path) -> bool:
@@ -68,6 +72,19 @@ def _unpacked(path: Path) -> Any:
     if len(content) > MAX_BYTES:
         raise LingraftError(f"{path} holds more than the {MAX_BYTES:,} bytes that lingraft reads.")
     return onnx.load_model_from_string(content)
+
+
+def weight_files(path: Path) -> list[Path]:
+    """The files beside an ONNX file in which it keeps weights; none if it is not one that `read_model` reads."""
+    if path.stat().st_size > MAX_BYTES:
+        return []
+    try:
+        tensors = [t for t in _get_all_tensors(_proto(path)) if t.data_location == onnx.TensorProto.EXTERNAL]
+    except Exception:  # whatever protobuf raises: reading it for good says so
+        return []
+    names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+    places = [path.parent / name for name in sorted(names) if is_plain_name(name)]
+    return [place for place in places if place.is_file() and place.lstat().st_size <= MAX_BYTES]
 
 
 def reason(error: Exception) -> str:

@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import numpy_helper
+import torch
+from onnx import TensorProto, numpy_helper
 from torch import fx
 
 from lingraft.errors import LingraftError
-from lingraft.formats.folding import FOLDABLE, fold
+from lingraft.formats.folding import Folder
 from lingraft.formats.grafted_sites import restore_grafted_sites
-from lingraft.formats.graph_builder import GraphBuilder
+from lingraft.formats.graph_builder import GraphBuilder, TooPreciseError
 from lingraft.formats.layer_biases import absorb_biases
 from lingraft.formats.onnx_file import read_model, reason
 from lingraft.formats.onnx_node import OnnxNode, Value
@@ -26,8 +27,9 @@ def load_onnx(path: str | Path) -> fx.GraphModule:
     """The network of an ONNX file as a module of plain torch layers, in eval mode.
 
     It takes batches of any size, can be traced and grafted, and has the attribute `input_shape`, the shape of one input
-    without the batch (torch.fx does not carry it over to copies). Grafted sites are GraftedActivations. Its outputs
-    were compared with onnxruntime's. A file that cannot be read, or uses an operation that lingraft does not know, is a
+    without the batch (torch.fx does not carry it over to copies). Its weights are float32, or float64 if the file takes
+    float64 inputs or has numbers that float32 does not hold. Grafted sites are GraftedActivations. Its outputs were
+    compared with onnxruntime's. A file that cannot be read, or uses an operation that lingraft does not know, is a
     LingraftError.
     """
     return read_network(path)[0]
@@ -39,7 +41,7 @@ def read_network(path: str | Path) -> tuple[Any, Session, int]:
     try:
         module, batch = _translate(model)
         session = Session(model)
-        inputs = random_inputs(module.input_shape, batch)
+        inputs = random_inputs(module.input_shape, batch).to(_dtype(module))
         difference = max(disagreement(session, module, scale * inputs, batch) for scale in _SCALES)
     except LingraftError as error:
         raise LingraftError(f"{path}: {error}") from error
@@ -51,70 +53,108 @@ def read_network(path: str | Path) -> tuple[Any, Session, int]:
     return module, session, batch
 
 
+def _dtype(module: Any) -> torch.dtype:
+    return next((tensor.dtype for tensor in module.state_dict().values() if tensor.is_floating_point()), torch.float32)
+
+
 def _translate(model: Any) -> tuple[Any, int]:
     """The module and the batch size that the file fixes (1 if it leaves it open)."""
     graph = model.graph
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     constants = {tensor.name: _weights(tensor) for tensor in graph.initializer}
-    batch, input_shape, name = _input(graph, constants)
+    name, kind, dims = _input(graph, constants)
     if len(graph.output) != 1:
         raise LingraftError(f"the network has {len(graph.output)} outputs. Export it with one.")
-    builder = GraphBuilder(input_shape, batch)
+    readings = [(max(dims[0], 1), dims[1:])] if len(dims) > 1 else []
+    if dims[0] > 1 or not readings:
+        readings.append((0, dims))  # or without a batch dimension
+    problem: LingraftError | None = None
+    for batch, shape in readings:
+        try:
+            return _precisely(model, constants, name, kind, batch, shape), max(batch, 1)
+        except LingraftError as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
+
+
+def _precisely(
+    model: Any, constants: dict[str, np.ndarray], name: str, kind: int, batch: int, shape: tuple[int, ...]
+) -> Any:
+    """The module, in double precision if single is not enough."""
+    if kind == TensorProto.FLOAT:
+        try:
+            return _read(model, constants, name, GraphBuilder(shape, max(batch, 1), not batch))
+        except TooPreciseError:
+            pass
+    return _read(model, constants, name, GraphBuilder(shape, max(batch, 1), not batch, torch.float64))
+
+
+def _read(model: Any, constants: dict[str, np.ndarray], name: str, builder: GraphBuilder) -> Any:
+    """The module that the nodes of a file make, one after the other."""
+    graph = model.graph
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    folder, input_shape = Folder(opset), builder.shape(builder.input)[1:]
     values: dict[str, Value] = {**constants, name: builder.input}
     for proto in graph.node:
-        values[proto.output[0]] = _translate_node(builder, proto, values, opset)
+        values |= zip(proto.output, _read_node(builder, proto, values, folder), strict=False)
     output = values.get(graph.output[0].name)
     if not isinstance(output, fx.Node):
         raise LingraftError("the output of the network does not depend on its input.")
     builder.graph.output(output)
     drop_parts(builder)
     absorb_biases(builder)
-    restore_grafted_sites(builder)
+    if builder.dtype == torch.float32:  # as they are written by lingraft
+        restore_grafted_sites(builder)
     module: Any = builder.finish()
     module.input_shape = input_shape
-    return module, batch
+    return module
 
 
-def _input(graph: Any, constants: dict[str, np.ndarray]) -> tuple[int, tuple[int, ...], str]:
-    """Batch size, shape without the batch, and name of the one input."""
+def _input(graph: Any, constants: dict[str, np.ndarray]) -> tuple[str, int, tuple[int, ...]]:
+    """Name, type and dimensions of the one input; the first dimension is 0 if it is open."""
     inputs = [value for value in graph.input if value.name not in constants]
     if len(inputs) != 1:
         raise LingraftError(f"the network has {len(inputs)} inputs. Export it with one.")
     kind = inputs[0].type.tensor_type
-    if kind.elem_type != 1:
-        raise LingraftError("the input of the network is not of type float32. Export it in single precision.")
-    batch, *shape = [dim.dim_value for dim in kind.shape.dim] or [0]
-    if not shape or min(shape) < 1 or batch < 0:
+    if kind.elem_type not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        raise LingraftError("the input of the network is not of type float32 or float64. Export it with one of these.")
+    dims = tuple(dim.dim_value for dim in kind.shape.dim)
+    if not dims or min(dims[1:], default=dims[0]) < 1 or dims[0] < 0:
         raise LingraftError(
-            f"the input of the network has the dimensions {[batch, *shape]} (0 for an open one)."
+            f"the input of the network has the dimensions {list(dims)} (0 for an open one)."
             " Export it with a batch dimension first and all others fixed."
         )
-    return batch or 1, tuple(shape), inputs[0].name
+    return inputs[0].name, kind.elem_type, dims
 
 
-def _translate_node(builder: GraphBuilder, proto: Any, values: dict[str, Value], opset: int) -> Value:
+def _read_node(
+    builder: GraphBuilder, proto: Any, values: dict[str, Value], folder: Folder
+) -> list[np.ndarray] | list[fx.Node]:
+    """What the outputs of a node stand for, or the first of them."""
     unknown = [name for name in proto.input if name and name not in values]
     if unknown:  # a second output of another node
         raise LingraftError(f"{proto.op_type} node {proto.name!r} takes {unknown[0]!r}, which cannot be read.")
     inputs = [values[name] if name else None for name in proto.input]
-    node = OnnxNode(proto, inputs)
+    node = OnnxNode(proto, inputs, folder.opset)
     if proto.domain not in ("", "ai.onnx"):
         raise LingraftError(f"{node.title} is of the custom operation set {proto.domain!r}, which is not supported.")
     # A damaged file makes numpy, onnx and torch raise all kinds of errors here; each becomes one that names the node.
     try:
         if node.operation == "Shape" and isinstance(inputs[0], fx.Node):
-            shape = np.array(builder.shape(inputs[0]), dtype=np.int64)
-            return shape[node.attribute("start", 0) : node.attribute("end", len(shape))]
+            shape = np.array(builder.file_shape(inputs[0]), dtype=np.int64)
+            return [shape[node.attribute("start", 0) : node.attribute("end", len(shape))]]
         known = [value for value in inputs if not isinstance(value, fx.Node)]
-        if node.operation in FOLDABLE and len(known) == len(inputs):
-            return fold(proto, known, opset)
-        value = translate(builder, node)
+        if len(known) == len(inputs):
+            return folder.fold(proto, known)
+        found = translate(builder, node)
+    except TooPreciseError:
+        raise
     except LingraftError as error:
         raise error if node.title in str(error) else LingraftError(f"{node.title}: {error}") from error
     except Exception as error:
         raise LingraftError(f"{node.title} cannot be read ({reason(error)}). Export the network again.") from error
     node.done()
-    return value
+    return found
 
 
 def _weights(tensor: Any) -> np.ndarray:

@@ -31,8 +31,8 @@ class OnnxNetwork:
         self.module: nn.Module = flat.double().to(device).eval()
 
     def run(self, x: np.ndarray) -> np.ndarray:
-        """The outputs that onnxruntime gives one input; both float32."""
-        batch = np.repeat(x.astype(np.float32).reshape(1, *self.input_shape), self._batch, axis=0)
+        """The outputs that onnxruntime gives one input; both in the precision of the file."""
+        batch = np.repeat(x.reshape(1, *self.input_shape), self._batch, axis=0)
         y = self._session.run(batch)[0].ravel()
         if not np.isfinite(y).all():
             raise LingraftError(f"{self.path}: the network gives NaN or infinite outputs. Check its weights.")

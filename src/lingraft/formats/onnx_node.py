@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class OnnxNode:
-    """Operation, inputs and attributes of a node."""
+    """Operation, inputs and attributes of a node, and the operator set whose rules it follows."""
 
-    def __init__(self, proto: Any, inputs: Sequence[Value | None]):
-        self.proto = proto
+    def __init__(self, proto: Any, inputs: Sequence[Value | None], opset: int):
+        self.proto, self.opset = proto, opset
         self.operation: str = proto.op_type
         self.title = f"{proto.op_type} node {proto.name or proto.output[0]!r}"
         self.inputs = list(inputs)

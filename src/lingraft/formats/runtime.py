@@ -33,14 +33,20 @@ class Session:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise LingraftError(f"onnxruntime cannot load the network ({reason(error)}). Export it again.") from error
-        self.input = self._session.get_inputs()[0].name
+        self._input = self._session.get_inputs()[0]
+        self.dtype: type[np.floating[Any]] = np.float64 if "double" in self._input.type else np.float32
 
     def run(self, x: np.ndarray) -> np.ndarray:
-        """Outputs for a batch `x` of the size that the file allows."""
+        """Outputs for a batch `x` of the size that the file allows; in both, the batch comes first.
+
+        That of a file that has no batch dimension is 1.
+        """
+        given = x.reshape(x.shape[1:]) if len(self._input.shape) < x.ndim else x
         try:
-            return np.asarray(self._session.run(None, {self.input: x})[0])
+            y = np.asarray(self._session.run(None, {self._input.name: given.astype(self.dtype)})[0])
         except Exception as error:
             raise LingraftError(f"onnxruntime cannot run the network ({reason(error)}). Export it again.") from error
+        return y[None] if len(x) == 1 and (y.ndim < 2 or len(y) != 1) else y
 
 
 def disagreement(session: Session, module: nn.Module, inputs: torch.Tensor, batch: int) -> float:

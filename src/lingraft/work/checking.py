@@ -13,7 +13,7 @@ from lingraft.checker.check import Report, check_file
 from lingraft.checker.coverage import Coverage, Question, by_property, of_boxes, question
 from lingraft.checker.format import Certificate
 from lingraft.checker.network import Network
-from lingraft.checker.onnx_reader import network_of, read_network
+from lingraft.checker.onnx_reader import network_of, read_network, weights_beside
 from lingraft.checker.regular_file import read_regular
 from lingraft.checker.runtime import Runtime, installed
 from lingraft.checker.statement import in_words, statement
@@ -123,8 +123,9 @@ def check(
     accepted and every property is proven. `seen` is called with each file when it is done.
     """
     content = read_network(Path(model))
-    network = network_of(content, str(model))
-    runtime = Runtime(content) if installed() else None
+    beside = weights_beside(model)
+    network = network_of(content, str(model), beside)
+    runtime = Runtime(content, beside.contents) if installed() else None
     boxes = None if vnnlib is None else _boxes(Path(vnnlib), network)
     named = [certificates] if isinstance(certificates, str | Path) else certificates
     found, unread = _files([Path(path) for path in named])
