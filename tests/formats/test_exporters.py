@@ -67,6 +67,13 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "dropout": (lambda: dense(nn.Sequential(nn.ReLU(), nn.Dropout(0.5))), ROW),
     "normalized by buffers": (lambda: Calls(lambda s, x: s.b(s.a((x - s.mean) / s.deviation).relu().flatten(1)), a=nn.Conv2d(1, 2, 3), b=nn.Linear(98, 3)), PICTURE),
     "weight norm": (lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 6)), nn.ReLU(), nn.Linear(6, 3)), ROW),
+    "sequence": (lambda: nn.Sequential(nn.Unflatten(1, (2, 10)), nn.Conv1d(2, 3, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.AvgPool1d(2), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(6, 3)), (20,)),
+    "transposed convolution": (lambda: nn.Sequential(nn.Linear(6, 8), nn.Unflatten(1, (2, 2, 2)), nn.ConvTranspose2d(2, 2, 4, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3)), ROW),
+    "resizing": (lambda: image(nn.AvgPool2d(3, 2), nn.Upsample(scale_factor=2), nn.Conv2d(4, 1, 3), nn.ReLU(), nn.Upsample(scale_factor=2, mode="bilinear"), size=64), PICTURE),
+    "ceil_mode": (lambda: image(nn.MaxPool2d(2, ceil_mode=True), nn.AvgPool2d(3, 2, ceil_mode=True), size=16), PICTURE),
+    "clipped": (lambda: Calls(lambda s, x: s.c(s.b(s.a(x).clamp(-0.5, 0.75))), a=nn.Linear(6, 6), b=dense(nn.ReLU6(), nn.PReLU(), nn.Hardtanh()), c=nn.Linear(3, 3)), ROW),
+    "smooth": (lambda: dense(nn.GELU(), nn.SiLU(), nn.Hardswish(), nn.Softplus(), nn.ELU(), nn.Mish()), ROW),
+    "softmax at the end": (lambda: nn.Sequential(dense(nn.ReLU()), nn.Softmax(1)), ROW),
 }  # fmt: skip
 
 #: Today's exporter takes long, so that most models have either a fixed batch or an open one, in turn; this one has both.
