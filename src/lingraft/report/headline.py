@@ -19,7 +19,8 @@ def headline(studies: Sequence[Study]) -> list[str]:
     ]
     if not proven:
         return []
-    best, after, row = max(proven, key=lambda each: each[2].va or 0.0)
+    # of equals a grafted one, whose price is to be told
+    best, after, row = max(proven, key=lambda each: (each[2].va or 0.0, each[0].parent is not None))
     text = f"{row.va:.1%} of {row.images:,} images are proven robust in {best.name}"
     proofs = _proofs(row)
     for study, before, base in proven:
