@@ -89,5 +89,5 @@ def page_blocks(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         pytest.skip("no code to execute")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("LINGRAFT_DATA", raising=False)
+    monkeypatch.setenv("LINGRAFT_DATA", str(tmp_path / "data"))  # what a page fetches or copies is for that page
     return found

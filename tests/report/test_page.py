@@ -1,13 +1,17 @@
 """The page in a real browser."""
 
+import csv
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from lingraft.files import read_lines
+from lingraft.report.colors import COLORS
 from lingraft.report.write import write_report
 from lingraft.runs import Run
 
@@ -157,6 +161,57 @@ def test_it_works_with_the_keyboard_alone(desk: Any) -> None:
     assert desk.locator("#images button[tabindex='0']").count() == 1
 
 
+def test_details_are_folded_until_asked_for(desk: Any) -> None:
+    assert desk.locator("#accuracies svg").is_visible()
+    assert not desk.locator("#sites svg").is_visible()
+    desk.get_by_role("navigation", name="Contents").get_by_role("link", name="Details").click()
+    assert desk.locator("#sites svg").is_visible()
+    desk.locator("#more > summary").click()
+    assert not desk.locator("#sites svg").is_visible()
+
+
+def test_an_address_that_names_a_folded_figure_unfolds_it(chromium: Any, page_path: Path) -> None:
+    page = chromium.new_page()
+    page.goto(f"{page_path.as_uri()}#sites")
+    assert page.locator("#sites svg").is_visible()
+    page.close()
+
+
+def downloaded(page: Any, locator: Any) -> tuple[str, str]:
+    """Name and text of what a click downloads."""
+    with page.expect_download() as waiting:
+        locator.click()
+    return waiting.value.suggested_filename, Path(waiting.value.path()).read_text(encoding="utf-8")
+
+
+def test_tables_can_be_downloaded(desk: Any, runs: list[Run], tmp_path: Path) -> None:
+    name, text = downloaded(desk, desk.locator("#summary").get_by_role("link", name="Download CSV"))
+    assert name == "lingraft-summary.csv"
+    assert text == write_report(runs, tmp_path / "t.csv").read_text(encoding="utf-8")
+    name, text = downloaded(desk, desk.locator("#verdicts").get_by_role("button", name="Download CSV"))
+    assert name == "lingraft-verdicts.csv"
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["run"], row["verdict"]) for row in rows] == [
+        (run.path.name, verdict) for run in runs for verdict in verdicts(run)
+    ]
+
+
+def test_figures_can_be_downloaded(chromium: Any, page_path: Path) -> None:
+    opened = Opened(chromium, page_path, DESK, color_scheme="dark")
+    figures = opened.page.locator("figure:has(> svg)")
+    buttons = opened.page.get_by_role("button", name=re.compile("Download as SVG"), include_hidden=True)
+    assert buttons.count() == figures.count() > 10
+    name, text = downloaded(opened.page, opened.page.locator("#accuracies").get_by_role("button"))
+    assert re.fullmatch(r"accuracies-digits-ε-0\.05\.svg", name)
+    picture = ElementTree.fromstring(text)
+    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+    assert picture.get("width").endswith("pt")
+    assert "var(" not in text
+    assert COLORS["ink"][0] in text, "a file is for light paper, also when saved in dark mode"
+    opened.check()
+    opened.page.close()
+
+
 def test_every_control_has_a_name(desk: Any) -> None:
     nameless = desk.evaluate(
         "() => [...document.querySelectorAll('button, select, input')].filter((e) =>"
@@ -175,6 +230,8 @@ CUT_OFF = """() => [...document.querySelectorAll('body *')].filter((e) => {
 def test_nothing_is_cut_off_on_a_phone(phone: Any) -> None:
     assert phone.evaluate("document.documentElement.scrollWidth") <= 380
     assert phone.evaluate("innerWidth") == 380
+    assert phone.evaluate(CUT_OFF) == []
+    phone.locator("#more > summary").tap()
     assert phone.evaluate(CUT_OFF) == []
     phone.locator("#summary summary").tap()
     phone.locator("#images button").first.tap()

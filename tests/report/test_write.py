@@ -25,6 +25,7 @@ def html(page_path: Path) -> str:
 
 def test_the_page_has_every_part(html: str) -> None:
     for key in (
+        "accuracies",
         "summary",
         "verdicts",
         "time",

@@ -1,7 +1,8 @@
 """The figures of a report, each one function: what it shows of the runs, and which commands would add what is missing.
 
 A new figure is a function below that carries `@figure(…)` and nothing else: the page, its list of contents and
-`lingraft reproduce` take all figures from `FIGURES`, in this order. It is given the runs and gives two dicts:
+`lingraft reproduce` take all figures from `FIGURES`, in this order; `folded=False` puts it at the top of the page, not
+under "Details". It is given the runs and gives two dicts:
 
 - heading → panels. {} where the runs have nothing for it: then the page only names the figure among what it lacks;
 - what is missing → the command that adds it (`Study.command`).
@@ -26,6 +27,7 @@ from torch import Tensor
 from lingraft.grafting.ranking import NeuronValues, flatten
 from lingraft.grafting.scores import Scores
 from lingraft.grafting.selection import GAMMAS, select
+from lingraft.report.accuracies import accuracies
 from lingraft.report.colors import INK, POINT, STRONG_POINT, series
 from lingraft.report.panels import (
     HEIGHT,
@@ -65,17 +67,19 @@ class Figure:
     #: what to see in it
     text: str
     draw: Draw
+    #: under "Details", not at the top of the page
+    folded: bool = True
 
 
 #: key → figure, in the order of the page
 FIGURES: dict[str, Figure] = {}
 
 
-def figure(key: str, short: str, title: str, text: str) -> Callable[[Draw], Draw]:
+def figure(key: str, short: str, title: str, text: str, *, folded: bool = True) -> Callable[[Draw], Draw]:
     """A decorator: from now on the function is a figure of every report. A key registered again is replaced."""
 
     def register(draw: Draw) -> Draw:
-        FIGURES[key] = Figure(key, short, title, text, draw)
+        FIGURES[key] = Figure(key, short, title, text, draw, folded)
         return draw
 
     return register
@@ -93,6 +97,28 @@ class Section:
 def sections(studies: Sequence[Study]) -> list[Section]:
     """All figures: panels where these runs have the data for them, hints where not."""
     return [Section(each, *each.draw(studies)) for each in FIGURES.values()]
+
+
+# What the summary table shows ---------------------------------------------------------------------------------------
+
+
+@figure(
+    "accuracies",
+    "At a glance",
+    "At a glance",
+    "SA: test images that are classified correctly. RA: those that the attack did not break, which does not mean"
+    " that no attack can. VA: images for which it is proven that no change within ε alters the label. What is robust in"
+    " truth lies between VA and RA.",
+    folded=False,
+)
+def _accuracies(studies: Sequence[Study]) -> Drawn:
+    places: dict[str, dict[str, Mapping[str, float | None]]] = {}
+    for row in (row for study in studies for row in study.rows):
+        measured = {"sa": row.sa, "ra": row.ra, "va": row.va}
+        if row.data is not None and row.eps is not None and any(value is not None for value in measured.values()):
+            places.setdefault(_where(row.data, row.eps), {})[row.run] = measured
+    missing = {what: command for study in studies for what, command in study.unmeasured.items()}
+    return {place: [accuracies(networks)] for place, networks in places.items()}, missing
 
 
 # What verdicts show -------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """The HTML page: one file that needs nothing else."""
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -10,11 +11,12 @@ from markupsafe import Markup
 from lingraft.report.browser import verdict_browser
 from lingraft.report.colors import COLORS
 from lingraft.report.figures import Section, sections
+from lingraft.report.headline import headline
 from lingraft.report.panels import inline_svg
 from lingraft.report.study import Study
-from lingraft.report.table import COLUMNS, NUMBERS, Row, show
+from lingraft.report.table import COLUMNS, NUMBERS, Row, comma_separated, show
 from lingraft.runs import versions
-from lingraft.runs.summary import VERDICTS, proofs_in_words
+from lingraft.runs.summary import VERDICTS
 
 #: verdict → (sign, what it means)
 MEANING = {
@@ -39,11 +41,12 @@ def render(studies: Sequence[Study]) -> str:
         columns=COLUMNS,
         numbers=NUMBERS,
         rows=[{"row": row, "cells": {name: show(row, name) for name in COLUMNS}} for row in table],
-        unmeasured={what: command for study in studies for what, command in study.unmeasured.items()},
-        headline=_headline(table, {study.name: study.parent.name for study in studies if study.parent}),
+        csv=quote(comma_separated(table)),
+        headline=headline(studies),
         verdicts=VERDICTS,
         meaning=MEANING,
-        sections=[_drawn(section) for section in parts if section.groups],
+        top=[_drawn(section) for section in parts if section.groups and not section.figure.folded],
+        folded=[_drawn(section) for section in parts if section.groups and section.figure.folded],
         absent=[section for section in parts if not section.groups],
         browser=verdict_browser(studies),
         studies=[_about(study) for study in studies],
@@ -68,21 +71,6 @@ def _title(studies: Sequence[Study], table: Sequence[Row]) -> str:
     data = " and ".join(sorted({row.data for row in table if row.data}))
     runs = studies[0].name if len(studies) == 1 else f"{len(studies)} runs"
     return f"{runs} on {data}" if data else runs
-
-
-def _headline(table: Sequence[Row], parents: Mapping[str, str]) -> str | None:
-    """The run with the highest VA, what it was in the one that it was grafted from, and what became of its proofs."""
-    proven = [row for row in table if row.va is not None]
-    if not proven:
-        return None
-    best = max(proven, key=lambda row: row.va or 0.0)
-    text = f"{best.va:.1%} of {best.images:,} images are proven robust in {best.run}"
-    same = [row for row in proven if row.run == parents.get(best.run) and (row.data, row.eps) == (best.data, best.eps)]
-    text += f"; {same[0].va:.1%} in {same[0].run}, which it was grafted from." if same else "."
-    if best.proofs:
-        counts = best.proofs, best.proofs_checked or 0, best.proofs_rejected or 0
-        text += f" {proofs_in_words(best.verified or 0, *counts)}."
-    return text
 
 
 def _about(study: Study) -> dict[str, Any]:

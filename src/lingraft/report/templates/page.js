@@ -35,6 +35,14 @@
   wantsDark.addEventListener("change", showTheme);
   showTheme();
 
+  // a link to what is folded unfolds it
+  const unfold = (hash) => {
+    const around = hash.length > 1 && find(hash.slice(1))?.closest("details");
+    if (around) around.open = true;
+  };
+  for (const link of document.querySelectorAll("a[href^='#']")) link.addEventListener("click", () => unfold(link.hash));
+  unfold(location.hash);
+
   // on paper nothing can be unfolded
   let folded = [];
   window.addEventListener("beforeprint", () => {
@@ -44,6 +52,30 @@
   window.addEventListener("afterprint", () => {
     for (const each of folded) each.open = false;
   });
+
+  // downloads: made here, of what is on the page
+  function save(name, type, text) {
+    const address = URL.createObjectURL(new Blob([text], { type }));
+    make("a", { href: address, download: name }).click();
+    URL.revokeObjectURL(address);
+  }
+  const COLORS = JSON.parse(find("colors").textContent);
+  for (const figure of document.querySelectorAll("figure:has(> svg)")) {
+    const caption = figure.querySelector("figcaption");
+    const title = caption.textContent.trim();
+    const button = make("button", { type: "button", className: "download", "aria-label": `Download as SVG: ${title}` }, "SVG");
+    button.addEventListener("click", () => {
+      const picture = figure.querySelector("svg").cloneNode(true);
+      const [, , width, height] = picture.getAttribute("viewBox").split(" ");
+      picture.setAttribute("width", `${width}pt`);
+      picture.setAttribute("height", `${height}pt`);
+      picture.setAttribute("style", "background: white");
+      // a file has no style sheet: the colours on light paper
+      const text = new XMLSerializer().serializeToString(picture).replace(/var\(--(\w+)\)/g, (all, name) => (COLORS[name] || [all])[0]);
+      save(`${figure.closest("section").id}-${title}.svg`.replace(/[^\p{L}\p{N}.]+/gu, "-"), "image/svg+xml", text);
+    });
+    caption.append(button);
+  }
 
   // the verdict browser
   const data = JSON.parse(find("data").textContent);
@@ -260,6 +292,14 @@
   });
   dialog.addEventListener("close", () => focusThumb(place));
   find("close").addEventListener("click", () => dialog.close());
+  find("save-verdicts").hidden = false;
+  find("save-verdicts").addEventListener("click", () => {
+    const ofRun = ["name", "data", "eps", "limit"];
+    const ofImage = ["index", "label", "taken", "verdict", "reason", "stage", "seconds", "domains", "neurons", "proof"];
+    const quoted = (value = "") => (/[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+    const lines = data.runs.flatMap((run) => run.images.map((item) => [...ofRun.map((name) => run[name]), ...ofImage.map((name) => item[name])]));
+    save("lingraft-verdicts.csv", "text/csv", [["run", ...ofRun.slice(1), ...ofImage], ...lines].map((line) => `${line.map(quoted).join(",")}\n`).join(""));
+  });
   find("previous").addEventListener("click", () => open(place - 1));
   find("next").addEventListener("click", () => open(place + 1));
   find("controls").addEventListener("submit", (event) => event.preventDefault());
