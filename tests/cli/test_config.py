@@ -91,8 +91,8 @@ def test_names_that_a_command_does_not_know_are_errors(tmp_path: Path):
     path.write_text("data: digits\nmodel: digits-cnn\nepoch: 3\nout: somewhere\n")
     with pytest.raises(LingraftError, match="epoch, out"):
         call("train", "--config", path)
-    path.write_text("ratio: 0.5\nmodel: digits-cnn\n")
-    with pytest.raises(LingraftError, match="there are not: model"):
+    path.write_text("ratio: 0.5\nnetwork: digits-cnn\n")
+    with pytest.raises(LingraftError, match="there are not: network"):
         call("graft", "--config", path)
 
 
