@@ -12,13 +12,13 @@ def table() -> list[str]:
     """The lines of the table."""
     columns = ("verified", "grafted", "certified", "exported", "certificate")
     lines = [
-        "| operation | torch | ONNX | verified | grafted | certified training | exported | certificate |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| operation | torch | ONNX | verified | grafted | certified training | exported | certificate | |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows():
         names = (", ".join(f"`{name}`" for name in names) for names in (row.torch, row.onnx))
         marks = ("yes" if getattr(row, column) else "–" for column in columns)
-        lines.append(f"| {row.name} | {' | '.join(names)} | {' | '.join(marks)} |")
+        lines.append(f"| {row.name} | {' | '.join(names)} | {' | '.join(marks)} | {row.note} |")
     return lines
 
 

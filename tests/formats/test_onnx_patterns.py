@@ -14,6 +14,8 @@ from torch import nn
 
 import lingraft
 from lingraft import LingraftError
+from lingraft.model.sites import sites_of
+from lingraft.model.tracing import trace
 
 MAKE = helper.make_node
 
@@ -79,15 +81,12 @@ def test_a_gate_that_is_read_elsewhere_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "numbers", "message"),
     [
-        ([MAKE("Mul", ["x", "x"], ["y"])], {}, "product or quotient of two values"),
-        ([MAKE("Sigmoid", ["x"], ["s"]), MAKE("Add", ["x", "one"], ["z"]), MAKE("Mul", ["z", "s"], ["y"])],
-         {"one": 1.0}, "product or quotient of two values"),
-        ([MAKE("HardSigmoid", ["x"], ["s"]), MAKE("Mul", ["x", "s"], ["y"])], {}, "product or quotient"),
+        ([MAKE("Div", ["x", "x"], ["y"])], {}, "quotient of two values"),
         ([MAKE("Erf", ["x"], ["y"])], {}, "Erf is supported as part of an activation"),
         ([MAKE("Erf", ["x"], ["b"]), MAKE("Add", ["b", "one"], ["c"]), MAKE("Mul", ["x", "c"], ["y"])],
-         {"one": 1.0}, "product or quotient"),
+         {"one": 1.0}, "Erf is supported as part"),
         ([MAKE("Div", ["x", "root"], ["a"]), MAKE("Erf", ["a"], ["b"]), MAKE("Add", ["b", "two"], ["c"]),
-          MAKE("Mul", ["x", "c"], ["y"])], {"two": 2.0, "root": 2**0.5}, "product or quotient"),
+          MAKE("Mul", ["x", "c"], ["y"])], {"two": 2.0, "root": 2**0.5}, "Erf is supported as part"),
         ([MAKE("Greater", ["x", "one"], ["g"]), MAKE("Where", ["g", "x", "x"], ["y"])], {"one": 1.0}, "choice between"),
         ([MAKE("Softplus", ["x"], ["s"]), MAKE("Greater", ["x", "one"], ["g"]), MAKE("Where", ["g", "x", "s"], ["y"])],
          {"one": 1.0}, "choice between"),
@@ -100,6 +99,28 @@ def test_nothing_else_is_taken_for_one(
 ) -> None:
     with pytest.raises(LingraftError, match=message):
         lingraft.load_onnx(written(tmp_path / "net.onnx", nodes, numbers))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "numbers", "kinds"),
+    [
+        ([MAKE("Mul", ["x", "x"], ["y"])], {}, []),
+        ([MAKE("Sigmoid", ["x"], ["s"]), MAKE("Add", ["x", "one"], ["z"]), MAKE("Mul", ["z", "s"], ["y"])],
+         {"one": 1.0}, ["sigmoid"]),
+        ([MAKE("HardSigmoid", ["x"], ["s"]), MAKE("Mul", ["x", "s"], ["y"])], {}, ["hardtanh"]),  # its slope is 0.2
+    ],
+)  # fmt: skip
+def test_another_product_stays_one(
+    nodes: list[Any], numbers: dict[str, float], kinds: list[str], tmp_path: Path
+) -> None:
+    model = lingraft.load_onnx(written(tmp_path / "net.onnx", nodes, numbers))
+    assert [site.kind for site in sites_of(trace(model)).values()] == kinds
+    region = lingraft.Region(torch.tensor([-1.0, 0.2, -2.0]), torch.tensor([0.5, 0.4, 1.0]))
+    lower, upper = lingraft.bounds(model, region).outputs
+    share = torch.rand(500, 3, generator=torch.Generator().manual_seed(0))
+    values = model(region.lower + share * (region.upper - region.lower))
+    assert bool(((values >= lower - 1e-6) & (values <= upper + 1e-6)).all())
+    assert bool((upper - lower < 20).all())
 
 
 @pytest.mark.slow

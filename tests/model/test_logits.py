@@ -89,3 +89,12 @@ def test_logits_are_given_back_as_they_are() -> None:
 def test_to_be_trained_a_single_logit_is_asked_to_be_two(tmp_path) -> None:
     with pytest.raises(LingraftError, match=r"lingraft\.logits"):
         lingraft.save(Ended(1, nn.Identity()), tmp_path / "run", (4,), eps=0.1)
+
+
+def test_the_accuracy_of_a_single_logit_is_that_of_its_sign():
+    model = Ended(1, nn.Identity()).eval()
+    labels = (model(IMAGES)[:, 0] > 0).long()
+    labels[0] = 1 - labels[0]
+    with pytest.warns(UserWarning, match="single logit"):
+        accuracy = lingraft.evaluate(model, (IMAGES, labels), eps=0.0, steps=1, restarts=1)
+    assert accuracy.sa == pytest.approx(5 / 6)

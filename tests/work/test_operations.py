@@ -18,7 +18,11 @@ def test_every_operation_works_in_every_way() -> None:
     found = {row["name"]: row for row in lingraft.operations()}
     assert len(found) == len(KNOWN) + len(activations.KNOWN)
     assert all(row["verified"] and row["grafted"] and row["certified"] for row in found.values())
-    assert all(found[name]["exported"] for name in KNOWN)
+    assert all(row["exported"] for row in found.values())
+    assert found["relu6"]["onnx"] == ("Clip",)
+    assert found["relu6"]["certificate"]
+    assert not found["silu"]["certificate"]
+    assert "certificate" in found["product"]["note"]
     assert found["convolution"]["torch"] == ("nn.Conv1d", "nn.Conv2d", "conv1d", "conv2d")
     assert found["convolution"]["certificate"]
     assert not found["expand"]["certificate"]

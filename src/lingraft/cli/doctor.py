@@ -68,6 +68,9 @@ def _list_operations(as_json: bool) -> None:
         table.add_row(*map(escape, names), *(_mark(row[column]) for column in columns))
     console = Console(highlight=False)
     console.print(table)
+    for row in known:
+        if row["note"]:
+            console.print(f"{row['name']}: {row['note']}")
     console.print(
         "Networks with it can be Verified, Grafted, Trained with certified bounds, Exported; C: the checker of"
         " certificates reads what it is exported as."

@@ -15,7 +15,7 @@ from lingraft.model.activations.exponential import SELU_CONSTANTS
 from lingraft.model.activations.relu import prelu
 
 #: The slope of torch's Hardsigmoid, and how far numbers written in float32 may be off.
-_SIXTH, _CLOSE = 1 / 6, 1e-6
+_SIXTH, _CLOSE = 1 / 6, 2.0**-22
 
 #: Operations that came later than what is written otherwise (`onnx_writer.OPSET`).
 _SINCE = {"HardSwish": 14, "Mish": 18, "Gelu": 20}
@@ -63,6 +63,20 @@ _WRITERS: dict[str, Callable[[OnnxWriter, Activation, str, int], str]] = {
     "abs": lambda to, activation, x, rank: to.node("Abs", x),
     "silu": lambda to, activation, x, rank: to.node("Mul", x, to.node("Sigmoid", x)),
 }
+
+#: Of those that no single operation is named for in their record: what they are written with.
+_WRITTEN_AS = {
+    **{name: ("Clip",) for name, write in _WRITERS.items() if write is _write_clip},
+    "prelu": ("PRelu",),
+    "hardsigmoid": ("HardSigmoid",),
+    "abs": ("Abs",),
+    "silu": ("Sigmoid", "Mul"),
+}
+
+
+def written_as(activation: Activation) -> tuple[str, ...]:
+    """The operations that an activation is usually written with; none if it cannot be."""
+    return _WRITTEN_AS.get(activation.name) or (() if activation.onnx is None else (activation.onnx,))
 
 
 def read_activation(builder: GraphBuilder, node: OnnxNode) -> fx.Node:

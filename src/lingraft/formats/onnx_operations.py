@@ -117,8 +117,8 @@ def _arithmetic(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
         known = product(builder, left, right) if node.operation == "Mul" else None
         if known is not None:
             return known
-        if node.operation in ("Mul", "Div"):
-            raise node.unsupported("a product or quotient of two values, which is not piecewise linear,")
+        if node.operation == "Div":
+            raise node.unsupported("a quotient of two values")
         ranks = [len(builder.file_shape(value)) for value in (left, right)]
         if ranks[0] != ranks[1] or builder.is_bare(left) != builder.is_bare(right):
             left, right = (builder.bare(value, max(ranks)) for value in (left, right))

@@ -22,7 +22,7 @@ from lingraft.formats.graph_builder import GraphBuilder
 from lingraft.formats.onnx_node import OnnxNode
 
 #: How far numbers written in float32 may be off.
-_CLOSE = 1e-6
+_CLOSE = 2.0**-22
 
 #: What a threshold of softplus must at least be, so that leaving out the rest beyond it changes next to nothing.
 _THRESHOLD = 15.0

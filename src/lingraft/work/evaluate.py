@@ -14,7 +14,7 @@ from lingraft.runs import Run
 from lingraft.runs.holding import holding
 from lingraft.runs.own_images import OWN, called
 from lingraft.training.differentiable.certify import certified_by_intervals
-from lingraft.work.given import Device, Folder, images_of, is_in_run, kept_run, network_of, radius_of
+from lingraft.work.given import Device, Folder, images_of, is_in_run, kept_run, network_of, radius_of, two_logits
 from lingraft.work.keeping import require_same_weights
 
 #: Test images of a data set that are attacked, the first ones, where nobody says how many.
@@ -81,6 +81,7 @@ def evaluate(
         if kept is not None and not is_in_run(model):
             require_same_weights(kept, network)
         name, test = images_of(data, "test", kept, clip=clip)
+        network = two_logits(network, test)
         where = device_of(network)
         result = evaluation.evaluate(
             network, test, plan, images=_count(images, len(test), name), batch=batch, device=where

@@ -18,6 +18,7 @@ from lingraft.errors import LingraftError
 from lingraft.files import digest_file
 from lingraft.grafting.fine_tuning import describe_sites
 from lingraft.model.code import is_code
+from lingraft.model.logits import logits
 from lingraft.model.plain import plain
 from lingraft.model.sites import sites
 from lingraft.runs import ModelDescription, Run, load
@@ -134,6 +135,14 @@ def images_of(
     if run is not None:
         run.describe().check_fits(images, "training" if split == "train" else split)
     return name, images
+
+
+def two_logits(network: nn.Module, data: ImageSet) -> nn.Module:
+    """The network; one with a single logit as `lingraft.logits` makes it, which is how it is verified."""
+    with torch.no_grad(), evaluating(network):
+        given = network(data.pixels(slice(1)).to(device_of(network)))
+    single = isinstance(given, Tensor) and (given.ndim == 1 or given.shape[1:] == (1,))
+    return logits(network, data.images.shape[1:]) if single else network
 
 
 def named(data: Any) -> str | None:

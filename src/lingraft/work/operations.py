@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lingraft.checker.operations import RULES as CHECKED
+from lingraft.formats.onnx_activations import written_as
 from lingraft.formats.onnx_shapes import WRITERS
 from lingraft.model import activations
 from lingraft.model.activations import Activation
@@ -33,6 +34,8 @@ class Row:
     certified: bool
     exported: bool
     certificate: bool
+    #: what holds of some uses only
+    note: str = ""
 
 
 def rows() -> list[Row]:
@@ -61,20 +64,21 @@ def _operation(record: Operation) -> Row:
         certified=name in RULES,
         exported=name in WRITERS,
         certificate=name in WRITERS and all(map(_checked, record.onnx)),
+        note=record.note,
     )
 
 
 def _activation(record: Activation) -> Row:
-    exported = record.onnx is not None
+    written = written_as(record)
     return Row(
         record.name.replace("_", " "),
         _names(record.modules, record.calls),
-        (record.onnx,) if record.onnx is not None else (),
+        written,
         verified=True,  # a record is all that these ask for
         grafted=True,
         certified=True,
-        exported=exported,
-        certificate=record.onnx is not None and _checked(record.onnx),
+        exported=bool(written),
+        certificate=bool(written) and all(map(_checked, written)),
     )
 
 

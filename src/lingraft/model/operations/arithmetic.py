@@ -29,6 +29,7 @@ ARITHMETIC = (
     Operation(
         "product", "multiplies", lambda input, other: input * other,
         calls=(operator.mul, operator.imul, torch.mul, torch.multiply, "mul", "mul_", "multiply"), onnx=("Mul",),
+        note="of two values without a certificate, and no CROWN-IBP",
     ),
     Operation(
         "quotient", "multiplies", lambda input, other: input / other,

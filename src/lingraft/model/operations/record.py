@@ -41,6 +41,8 @@ class Operation:
     #: what it is written with in ONNX, and what besides for unusual arguments
     onnx: tuple[str, ...] = ()
     rarely: tuple[str, ...] = ()
+    #: what holds of some calls only
+    note: str = ""
     #: how many dimensions the value must have, the batch included; None: any
     rank: int | None = None
 
