@@ -16,6 +16,7 @@ import lingraft
 from lingraft.data.download import Patience
 from lingraft.data.specs import PublishedFile, Source
 from lingraft.errors import LingraftError
+from lingraft.model.code import is_code
 from lingraft.runs import Run, gallery, load_tensors
 from lingraft.runs.gallery import NETWORKS, GalleryNetwork, packed
 from lingraft.runs.own_images import kept_images
@@ -111,6 +112,10 @@ def test_a_network_from_a_server_is_checked(apart: Path, served: tuple[Path, str
     (folder / "model.safetensors").write_bytes(b"x" * len(contents["model.safetensors"]))
     with pytest.raises(LingraftError, match="checksum"):
         lingraft.load("gallery:far")
+
+
+def test_a_name_is_not_taken_for_code():
+    assert not any(is_code(f"gallery:{name}") for name in NETWORKS)
 
 
 def test_how_a_network_was_made_is_kept():
