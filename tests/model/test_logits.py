@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 import lingraft
 from lingraft import LingraftError
+from lingraft.attack.evaluation import predictions
+from lingraft.training.differentiable.certify import certified_by_intervals
 
 IMAGES = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
 
@@ -98,3 +100,46 @@ def test_the_accuracy_of_a_single_logit_is_that_of_its_sign():
     with pytest.warns(UserWarning, match="single logit"):
         accuracy = lingraft.evaluate(model, (IMAGES, labels), eps=0.0, steps=1, restarts=1)
     assert accuracy.sa == pytest.approx(5 / 6)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda z: torch.sigmoid(z).squeeze(1),
+        lambda z: torch.sigmoid(z).flatten(),
+        lambda z: torch.sigmoid(z).view(-1),
+        lambda z: torch.sigmoid(z)[:, 0],
+        lambda z: torch.sigmoid(z).clone(),
+        torch.special.expit,
+        lambda z: z.sigmoid_(),
+    ],
+)
+def test_a_probability_above_0_is_not_class_1(end):
+    model = Ended(1, end).eval()
+    model.last.bias.data -= 5  # below one half everywhere
+    assert bool((model(IMAGES) < 0.5).all())
+    assert verdicts(model, torch.ones(6, dtype=torch.long)) == ["misclassified"] * 6
+    assert verdicts(model, torch.zeros(6, dtype=torch.long)) == ["verified"] * 6
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        F.hardsigmoid,
+        lambda z: torch.sigmoid(z).clamp(0.1, 0.9),
+        lambda z: 1 - torch.sigmoid(z),
+        lambda z: z.clamp(0, 1),
+    ],
+)
+def test_what_may_be_a_probability_is_refused(end):
+    with pytest.raises(LingraftError, match="logit or a probability"):
+        lingraft.verify(Ended(1, end).eval(), IMAGES, torch.ones(6, dtype=torch.long), eps=0.05, workers=0)
+
+
+def test_one_output_leaves_nothing_to_compare_with():
+    data = lingraft.ImageSet(IMAGES, torch.zeros(6, dtype=torch.long))
+    single = Ended(1, nn.Identity()).eval()
+    with pytest.raises(LingraftError, match="no other class"):
+        certified_by_intervals(single, data, 0.01)
+    with pytest.raises(LingraftError, match="not two logits"):
+        predictions(single, data)

@@ -132,6 +132,11 @@ def predictions(model: nn.Module, data: ImageSet, *, batch: int = 256, device: t
             logits = model(images.clone())  # it may change them in place, and they may be the data set's own
             if not torch.isfinite(logits).all():
                 raise LingraftError("the model gives NaN or infinite outputs. Train it again, or check its weights.")
+            if logits.ndim != 2 or logits.shape[1] < 2:
+                raise LingraftError(
+                    f"the model gives {tuple(logits.shape)} for {len(images)} images, not two logits or more for each."
+                    " Of a single logit: lingraft.logits(model, input_shape)."
+                )
             parts.append(logits.argmax(1).cpu())
     return torch.cat(parts)
 

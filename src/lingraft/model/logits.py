@@ -9,21 +9,24 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from lingraft.errors import LingraftError
+from lingraft.model.operations import call_of
 from lingraft.model.plain import plain
-from lingraft.model.sites import node_shapes
+from lingraft.model.sites import activation_of, node_shapes
 from lingraft.model.tracing import trace
 
 _SOFTMAX = (F.softmax, torch.softmax, "softmax", F.log_softmax, torch.log_softmax, "log_softmax")
-_SIGMOID = (F.sigmoid, torch.sigmoid, "sigmoid")
+#: What a logit may be the result of, and what may be done with it afterwards; see `Operation.kind`.
+_LINEAR, _AFTERWARDS = ("weighs",), ("same", "moves", "adds")
 
 
 def logits(model: nn.Module, input_shape: Sequence[int]) -> nn.Module:
     """The model without a last softmax or log-softmax over the classes, and with two logits instead of a single one.
 
     Neither changes which class is the largest. Of a single logit z, (N, 1) or (N,), the class is 1 where z > 0 and 0
-    elsewhere: that of the logits (0, z), whose cross entropy is the usual one of a single logit; a last sigmoid is left
-    out as well. A warning says what was done; a model that ends with logits is given back as it is. Weights are shared
-    with the model.
+    elsewhere: that of the logits (0, z), whose cross entropy is the usual one of a single logit. A last sigmoid is left
+    out as well, since of a probability the class is another: any single output that is not known to be a logit, or the
+    sigmoid of one, is refused. A warning says what was done; a model that ends with logits is given back as it is.
+    Weights are shared with the model.
     """
     model = plain(model)
     traced = trace(model)
@@ -40,10 +43,12 @@ def logits(model: nn.Module, input_shape: Sequence[int]) -> nn.Module:
         _require_classes(traced, last)
         done.append(f"its last {_title(traced, last)} is left out, since the class is that of the largest logit")
         last = last.all_input_nodes[0]
-    if single and _is(traced, last, (nn.Sigmoid,), _SIGMOID):
-        done.append(f"its last {_title(traced, last)} is left out, since class 1 is where the logit is above 0")
-        last = last.all_input_nodes[0]
     if single:
+        bent = _bend(traced, last)
+        if bent is not None:
+            done.append(f"its last {_title(traced, bent)} is left out, since class 1 is where the logit is above 0")
+            last = bent.all_input_nodes[0] if bent is last else last
+            bent.replace_all_uses_with(bent.all_input_nodes[0])
         done.append("its single logit z is taken for the two logits (0, z): label 1 means z > 0, label 0 means z < 0")
         last = _two(traced, output, last)
     if not done:
@@ -53,6 +58,37 @@ def logits(model: nn.Module, input_shape: Sequence[int]) -> nn.Module:
     traced.recompile()
     warnings.warn(f"{type(model).__name__}: {'; '.join(done)}.", stacklevel=3)
     return traced
+
+
+def _bend(traced: fx.GraphModule, node: fx.Node) -> fx.Node | None:
+    """The sigmoid whose value is moved to the single output, None if that is a logit; anything else is refused."""
+    while True:
+        activation, call = activation_of(traced, node), None
+        if activation is not None and activation.name == "sigmoid" and len(node.users) == 1:
+            if _is_logit(traced, node.all_input_nodes[0]):
+                return node
+        elif activation is None and node.op != "placeholder":
+            call = call_of(node, traced.get_submodule, node.name)
+        if call is not None and call.operation.kind in ("same", "moves") and len(node.all_input_nodes) == 1:
+            node = node.all_input_nodes[0]
+            continue
+        if _is_logit(traced, node):
+            return None
+        raise LingraftError(
+            f"the model has a single output, which {_title(traced, node)} makes: it may be a logit or a probability,"
+            " and which class it means is not known. End with a linear layer, or a sigmoid of one; or give two logits."
+        )
+
+
+def _is_logit(traced: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a value is linear in what came before, with weights of its own: no probability."""
+    if node.op in ("placeholder", "get_attr") or activation_of(traced, node) is not None:
+        return False
+    call = call_of(node, traced.get_submodule, node.name)
+    if call is None or call.operation.kind in _LINEAR or call.operation.kind not in _AFTERWARDS:
+        return call is not None and call.operation.kind in _LINEAR
+    computed = [part for part in node.all_input_nodes if part.op != "get_attr"]
+    return bool(computed) and all(_is_logit(traced, part) for part in computed)
 
 
 def _is(traced: fx.GraphModule, node: fx.Node, layers: tuple[type[nn.Module], ...], calls: tuple[object, ...]) -> bool:

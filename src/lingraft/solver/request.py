@@ -76,6 +76,11 @@ class Request:
         self.model = plain(model) if constraints is not None else logits(model, self.images.shape[1:])
         self.network = _network(self.model, self.images)
         self.classes = self.network.nodes[-1].size
+        if self.classes < 2 and constraints is None:
+            raise LingraftError(
+                "the model has a single output, so there is no other class to compare a label with. Give two logits, or"
+                " constraints=(C, d) on the output."
+            )
         self.labels = _labels(labels, len(self.images), self.classes)
         if self.labels is None and constraints is None:
             raise LingraftError("there are no labels. Give the right class of every image, or constraints=(C, d).")

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from lingraft.ball import Ball, Eps
 from lingraft.data import Batches, ImageSet
+from lingraft.errors import LingraftError
 from lingraft.solver.margin import proven
 from lingraft.training.differentiable.comparison import dtype_of, in_float64, require_agreement
 from lingraft.training.differentiable.graph import graph_of
@@ -31,6 +32,8 @@ def certified_by_intervals(
             done += len(images)
             last = interval_bounds(graph, *box, rounded=True).last
             margins = margin_intervals(graph, last, labels, rounded=True)
+            if margins.lower.shape[1] < 2:
+                raise LingraftError("the model has a single output, so there is no other class. Give two logits.")
             require_agreement(own, exact, graph, box, labels, margins)
             right = own(images.to(dtype, copy=True)).argmax(1) == labels  # rounding alone may make it wrong
             parts.append((right & (proven(margins.lower).sum(1) == margins.lower.shape[1] - 1)).cpu())
