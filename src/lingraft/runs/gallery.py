@@ -39,7 +39,12 @@ class GalleryNetwork:
 #: The one list of networks.
 NETWORKS: dict[str, GalleryNetwork] = {
     "digits-grafted50": GalleryNetwork("fast adversarial training, 50 % of the neurons grafted; made in a minute"),
-    "cnn-b-cifar10-grafted50": GalleryNetwork("the paper's CNN-B, 30 epochs, 50 % of the neurons grafted, 8 epochs more"),
+    "cnn-b-half-mnist-grafted50": GalleryNetwork(
+        "CNN-B half as wide, ten times the paper's weight decay, 50 % grafted"
+    ),
+    "cnn-b-cifar10-grafted50": GalleryNetwork(
+        "the paper's CNN-B, 30 epochs, 50 % of the neurons grafted, 8 epochs more"
+    ),
 }
 
 
