@@ -18,10 +18,13 @@ MAKE = helper.make_node
 LARGEST = float(np.finfo(np.float32).max)
 
 
-def written(path: Path, node: Any, constants: dict[str, np.ndarray], opset: int = 13) -> Path:
-    """One node from x, (1, 3, 2, 2), to y."""
-    sides = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, 2, 2]) for name in "xy"]
-    arrays = [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in constants.items()]
+def written(
+    path: Path, node: Any, constants: dict[str, np.ndarray], opset: int = 13, kind: int = TensorProto.FLOAT
+) -> Path:
+    """One node from x, (1, 3, 2, 2), to y, all of them of that kind of number."""
+    sides = [helper.make_tensor_value_info(name, kind, [1, 3, 2, 2]) for name in "xy"]
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    arrays = [numpy_helper.from_array(np.asarray(value, dtype), name) for name, value in constants.items()]
     graph = helper.make_graph([node], "net", sides[:1], sides[1:], arrays)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=7), path)
     return path
@@ -73,3 +76,15 @@ def test_it_is_read_as_onnxruntime_reads_it(case: str, tmp_path: Path) -> None:
 def test_what_is_refused(node: Any, constants: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(LingraftError, match=message):
         lingraft.load_onnx(written(tmp_path / "net.onnx", node, constants))
+
+
+@pytest.mark.parametrize("slopes", [[0.1], [[[0.1]], [[-0.3]], [[1.4]]]])
+def test_slopes_of_a_file_in_double_precision_are_not_rounded(slopes: Any, tmp_path: Path) -> None:
+    node, constants = MAKE("PRelu", ["x", "s"], ["y"]), {"s": np.array(slopes)}
+    back = lingraft.load_onnx(written(tmp_path / "net.onnx", node, constants, 16, TensorProto.DOUBLE))
+    (layer,) = (module for module in back.modules() if isinstance(module, nn.PReLU))
+    assert layer.weight.tolist() == np.ravel(slopes).tolist()
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx", providers=["CPUExecutionProvider"])
+    x = torch.randn(1, 3, 2, 2, dtype=torch.float64)
+    (theirs,) = session.run(None, {"x": x.numpy()})
+    torch.testing.assert_close(back(x).detach(), torch.from_numpy(theirs), rtol=1e-15, atol=0)

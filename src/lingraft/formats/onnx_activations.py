@@ -110,12 +110,12 @@ def _read_clip(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 
 
 def _read_prelu(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    x, weight = node.value(0), np.asarray(node.constant(1), dtype=np.float32)
+    x, weight = node.value(0), builder.tensor(node.constant(1))
     shape = builder.shape(x)
     aligned = weight.reshape((1,) * (len(shape) - weight.ndim) + weight.shape) if weight.ndim <= len(shape) else weight
-    if weight.size > 1 and aligned.shape != (1, shape[1], *(1,) * (len(shape) - 2)):
-        raise node.unsupported(f"a slope of shape {weight.shape} for values of shape {shape}")
-    return builder.layer(prelu(torch.from_numpy(aligned.reshape(-1).copy())).module(), x)
+    if weight.numel() > 1 and aligned.shape != (1, shape[1], *(1,) * (len(shape) - 2)):
+        raise node.unsupported(f"a slope of shape {tuple(weight.shape)} for values of shape {shape}")
+    return builder.layer(prelu(aligned.reshape(-1)).module(), x)
 
 
 def _read_hard_sigmoid(builder: GraphBuilder, node: OnnxNode) -> fx.Node:

@@ -40,7 +40,7 @@ def product(builder: GraphBuilder, left: fx.Node, right: fx.Node) -> fx.Node | N
             factor = 2 * x_factor * gate_factor
             if abs(factor - 1) < _CLOSE:
                 return result
-            return builder.call(torch.mul, result, builder.constant(np.array(factor, np.float32)))
+            return builder.call(torch.mul, result, builder.constant(np.array(factor)))
     return None
 
 
@@ -96,7 +96,7 @@ def _erf(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 
 
 def _greater(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    return builder.call(torch.gt, node.value(0), builder.constant(np.asarray(node.constant(1), dtype=np.float32)))
+    return builder.call(torch.gt, node.value(0), builder.constant(node.constant(1)))
 
 
 def _where(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
