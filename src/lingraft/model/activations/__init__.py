@@ -87,7 +87,12 @@ def of_call(target: Any) -> Activation | None:
 
 
 def of_module(module: nn.Module) -> Activation | None:
-    """The record of a layer: of exactly such a type, as what others derived from it compute is their own affair."""
+    """The record of a layer: of exactly such a type, as what others derived from it compute is their own affair.
+
+    A ReLU6 is torch's Hardtanh with ends that no call takes but that somebody may have set: then it is one of these.
+    """
+    if type(module) is nn.ReLU6 and (module.min_val, module.max_val) != (0.0, 6.0):
+        return HARDTANH.called_with({"min_val": module.min_val, "max_val": module.max_val})
     known = next((record for record in KNOWN.values() if type(module) in record.modules), None)
     return None if known is None else known.called_with({name: getattr(module, name) for name in known.arguments})
 
