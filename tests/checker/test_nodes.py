@@ -2,10 +2,12 @@
 
 import numpy as np
 import onnxruntime
+import pytest
 from handmade_onnx import floats, onnx_bytes
 from onnx import helper
 
 from lingraft.checker.network import inner
+from lingraft.checker.nodes import Gather
 from lingraft.checker.onnx_reader import network_of
 from lingraft.checker.rows import Rows
 
@@ -32,3 +34,11 @@ def test_groups_are_convolutions_of_their_own() -> None:
     np.testing.assert_allclose(again[0].a[0], whole, atol=1e-12)
     values = (whole * inner(x[0].astype(np.float64))).reshape(4, -1).sum(1) + constant[0]
     np.testing.assert_allclose(values, node.forward(inner(x[0].astype(np.float64))).reshape(-1)[picked], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [([2, 0, 1], True), ([0, -1, 2], False), ([0, 0, 2], False), ([0, 1], False), ([-1, -1, 0, 1, 2], False)],
+)
+def test_a_permutation_has_every_input_once_and_no_zeros(index: list[int], expected: bool) -> None:
+    assert Gather([0], (len(index),), (3,), np.array(index)).is_permutation is expected

@@ -59,6 +59,19 @@ def test_gelu_written_with_erf(form: str, tmp_path: Path) -> None:
     torch.testing.assert_close(back(x), nn.GELU()(x))
 
 
+@pytest.mark.parametrize(("other", "exact"), [(0.5, torch.float32), (0.3, torch.float64)])
+def test_factors_of_gelu_are_not_rounded(other: float, exact: torch.dtype, tmp_path: Path) -> None:
+    """A product of two numbers may be more than single precision holds; then the network is read in double."""
+    nodes = [*GELU["half at the sum"][:3], MAKE("Mul", ["c", "half"], ["d"]), MAKE("Mul", ["x", "other"], ["e"])]
+    nodes.append(MAKE("Mul", ["e", "d"], ["y"]))
+    back = lingraft.load_onnx(written(tmp_path / "net.onnx", nodes, {**NUMBERS, "half": 0.7, "other": other}))
+    (factor,) = back.buffers()
+    assert float(factor) == 2 * float(np.float32(0.7)) * float(np.float32(other))
+    assert factor.dtype == exact
+    x = 3 * torch.randn(50, 3, dtype=exact)
+    torch.testing.assert_close(back(x), 2 * 0.7 * other * nn.GELU()(x), rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("nodes", "kind"),
     [

@@ -8,8 +8,11 @@ import random_networks as nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from softsign import SOFTSIGN
 from torch import Tensor, nn
 
+from lingraft.model.activations import KNOWN, Activation
+from lingraft.model.activations.sigmoid import SIGMOID, TANH
 from lingraft.solver.digest import digest_network, digest_question
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Convolution, Dense, Gather, Input, Node, Scale, Site, Sum
@@ -56,6 +59,40 @@ def test_every_field_of_every_node_counts_but_its_name() -> None:
             assert (digest in seen) == (field.name in ("name", "gain", "offset")), (node.name, field.name)
             seen.add(digest)
     assert digest_network(nodes[:-1]) not in seen
+
+
+def test_digests_are_those_of_verdicts_that_were_kept() -> None:
+    """If this changes, every verdict that anybody kept is found again: raise `EDITION` if that is meant."""
+    assert digest_network(_nodes()) == "1d0819b13316c63bf0a82fca2e4c6e9b45d061029abefaa02f980f15f5a844a1"
+
+
+def test_a_registered_activation_counts_with_what_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code may be another one under the same name in the next run."""
+    nodes = [replace(node, kind="softsign") if isinstance(node, Site) else node for node in _nodes()]
+
+    def digest(record: Activation) -> str:
+        monkeypatch.setitem(KNOWN, "softsign", record)
+        return digest_network(nodes)
+
+    def wider(lower: Tensor, upper: Tensor) -> Any:
+        lines = SOFTSIGN.lines(lower, upper)
+        return lines._replace(lower_intercept=lines.lower_intercept - 1e-9)
+
+    versions = [
+        SOFTSIGN,
+        replace(SOFTSIGN, value=lambda z: -SOFTSIGN.value(z)),
+        replace(SOFTSIGN, value=lambda z: SOFTSIGN.value(z) * (1 + 2**-50)),
+        replace(SOFTSIGN, value=lambda z: torch.where(z > 1e8, 1.0, SOFTSIGN.value(z))),
+        replace(SOFTSIGN, lines=wider),
+        replace(SOFTSIGN, interval=lambda lower, upper: (-torch.ones_like(lower), torch.ones_like(upper))),
+        replace(SOFTSIGN, size=lambda size: 2.0),
+        replace(SIGMOID, name="softsign"),  # all of its functions are lingraft's or torch's
+        replace(TANH, name="softsign"),
+    ]
+    digests = [digest(record) for record in versions]
+    assert len(set(digests)) == len(digests)
+    assert digest(replace(SOFTSIGN, gap=lambda lower, upper: 0 * lower)) == digests[0]  # nothing proven depends on it
+    assert digest(SOFTSIGN) == digests[0]
 
 
 def test_shapes_and_values_are_not_confused() -> None:

@@ -249,8 +249,9 @@ class Gather(Node):
 
     @property
     def is_permutation(self) -> bool:
-        """Whether every input appears exactly once."""
-        return len(self.index) == math.prod(self.source) and len(np.unique(self.index)) == len(self.index)
+        """Whether every input appears exactly once, and nothing else."""
+        all_differ = len(np.unique(self.index)) == len(self.index) == math.prod(self.source)
+        return all_differ and bool((self.index >= 0).all())
 
     def forward(self, *x: Array) -> Array:
         moved = x[0].reshape(-1)[np.maximum(self.index, 0)]

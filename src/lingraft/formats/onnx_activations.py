@@ -14,8 +14,8 @@ from lingraft.model.activations import Activation, named_in_onnx
 from lingraft.model.activations.exponential import SELU_CONSTANTS
 from lingraft.model.activations.relu import prelu
 
-#: The slope of torch's Hardsigmoid, and how far numbers written in float32 may be off.
-_SIXTH, _CLOSE = 1 / 6, 2.0**-22
+#: The slope of torch's Hardsigmoid.
+_SIXTH = 1 / 6
 
 #: Operations that came later than what is written otherwise (`onnx_writer.OPSET`).
 _SINCE = {"HardSwish": 14, "Mish": 18, "Gelu": 20}
@@ -110,31 +110,45 @@ def _read_clip(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 
 
 def _read_prelu(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    x, weight = node.value(0), np.asarray(node.constant(1), dtype=np.float32)
+    x, weight = node.value(0), builder.tensor(node.constant(1))
     shape = builder.shape(x)
     aligned = weight.reshape((1,) * (len(shape) - weight.ndim) + weight.shape) if weight.ndim <= len(shape) else weight
-    if weight.size > 1 and aligned.shape != (1, shape[1], *(1,) * (len(shape) - 2)):
-        raise node.unsupported(f"a slope of shape {weight.shape} for values of shape {shape}")
-    return builder.layer(prelu(torch.from_numpy(aligned.reshape(-1).copy())).module(), x)
+    if weight.numel() > 1 and aligned.shape != (1, shape[1], *(1,) * (len(shape) - 2)):
+        raise node.unsupported(f"a slope of shape {tuple(weight.shape)} for values of shape {shape}")
+    return builder.layer(prelu(aligned.reshape(-1)).module(), x)
+
+
+def _single(number: float) -> float:
+    """A number as ONNX holds it in an attribute, which is in single precision in every file, defaults included."""
+    return float(np.float32(number))
+
+
+def _stands_for(builder: GraphBuilder, attribute: float, number: float) -> bool:
+    """Whether an attribute is this number of torch's, as exactly as the network computes.
+
+    A network in single precision rounds the number to what the file has; one in double precision does not, so that the
+    attribute is another number there, unless single precision holds it. A neighbour is another number in both.
+    """
+    return attribute == (_single(number) if builder.dtype == torch.float32 else number)
 
 
 def _read_hard_sigmoid(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    alpha, beta = node.attribute("alpha", 0.2), node.attribute("beta", 0.5)
+    alpha, beta = node.attribute("alpha", _single(0.2)), node.attribute("beta", 0.5)
     x = node.value(0)
-    if abs(alpha - _SIXTH) < _CLOSE and beta == 0.5:
+    if _stands_for(builder, alpha, _SIXTH) and beta == 0.5:
         return builder.layer(nn.Hardsigmoid(), x)
-    scaled = builder.call(torch.mul, x, builder.constant(np.array(alpha, np.float32)))
-    moved = builder.call(torch.add, scaled, builder.constant(np.array(beta, np.float32)))
+    scaled = builder.call(torch.mul, x, builder.constant(np.array(alpha)))
+    moved = builder.call(torch.add, scaled, builder.constant(np.array(beta)))
     return builder.layer(nn.Hardtanh(0.0, 1.0), moved)
 
 
 def _read_selu(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     usual = SELU_CONSTANTS
-    alpha, gamma = node.attribute("alpha", usual[0]), node.attribute("gamma", usual[1])
+    alpha, gamma = node.attribute("alpha", _single(usual[0])), node.attribute("gamma", _single(usual[1]))
     x = node.value(0)
-    if max(abs(alpha - usual[0]), abs(gamma - usual[1])) < _CLOSE:
+    if _stands_for(builder, alpha, usual[0]) and _stands_for(builder, gamma, usual[1]):
         return builder.layer(nn.SELU(), x)
-    return builder.call(torch.mul, builder.layer(nn.ELU(alpha), x), builder.constant(np.array(gamma, np.float32)))
+    return builder.call(torch.mul, builder.layer(nn.ELU(alpha), x), builder.constant(np.array(gamma)))
 
 
 def _read_abs(builder: GraphBuilder, node: OnnxNode) -> fx.Node:

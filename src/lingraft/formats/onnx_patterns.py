@@ -21,7 +21,9 @@ from lingraft.errors import LingraftError
 from lingraft.formats.graph_builder import GraphBuilder
 from lingraft.formats.onnx_node import OnnxNode
 
-#: How far numbers written in float32 may be off.
+#: How far √½, and products that should be 1, may be off. Exporters write √2 or its inverse, ½ and β in single
+#: precision, each off by up to 2^-24 of itself, and a product or quotient has a few of them: no one number is the right
+#: one. What is off by less is what a network in single precision rounds anyway (onnxruntime has no Erf in double).
 _CLOSE = 2.0**-22
 
 #: What a threshold of softplus must at least be, so that leaving out the rest beyond it changes next to nothing.
@@ -40,7 +42,7 @@ def product(builder: GraphBuilder, left: fx.Node, right: fx.Node) -> fx.Node | N
             factor = 2 * x_factor * gate_factor
             if abs(factor - 1) < _CLOSE:
                 return result
-            return builder.call(torch.mul, result, builder.constant(np.array(factor, np.float32)))
+            return builder.call(torch.mul, result, builder.constant(np.array(factor)))
     return None
 
 
@@ -96,7 +98,7 @@ def _erf(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 
 
 def _greater(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    return builder.call(torch.gt, node.value(0), builder.constant(np.asarray(node.constant(1), dtype=np.float32)))
+    return builder.call(torch.gt, node.value(0), builder.constant(node.constant(1)))
 
 
 def _where(builder: GraphBuilder, node: OnnxNode) -> fx.Node:

@@ -208,6 +208,8 @@ def test_names_and_calls_are_taken_once(registered: Activation) -> None:
         register(SOFTSIGN)
     with pytest.raises(LingraftError, match="is 'sigmoid' already"):
         register(replace(SIGMOID, name="logistic", onnx=None))
+    with pytest.raises(LingraftError, match="'square' is known already"):  # what products are written with
+        register(replace(SOFTSIGN, name="square", onnx=None, modules=(), calls=()))
 
 
 def test_a_record_that_does_not_hold_is_not_registered() -> None:

@@ -61,3 +61,23 @@ def test_an_activation_of_two_bends_is_one_site() -> None:
     z = model[0]((image + 2 * torch.rand(200, 3, dtype=torch.float64) - 1).double()).detach()
     assert bool((z >= lower - 1e-9).all() and (z <= upper + 1e-9).all())
     assert float((lower - z.amin(0)).abs().max()) < 1.5
+
+
+@pytest.mark.parametrize("layer", [nn.ReLU6(), nn.Hardtanh()], ids=repr)
+def test_ends_that_were_set_later_are_those_that_are_verified(layer: nn.ReLU6 | nn.Hardtanh) -> None:
+    """Torch computes a ReLU6 as a Hardtanh, with ends that can be set, though nobody can give them when making it."""
+    layer.min_val, layer.max_val = -0.5, 3.0
+    model = nn.Sequential(nn.Linear(1, 1), layer, nn.Linear(1, 1)).double().eval()
+    for linear in (model[0], model[2]):
+        nn.init.ones_(linear.weight)
+        nn.init.zeros_(linear.bias)
+    (site,) = lingraft.sites(model, (1,))
+    assert site.kind == "hardtanh"
+    network = Network.from_module(model, (1,))
+    z = torch.linspace(-9, 9, 37, dtype=torch.float64)[:, None]
+    torch.testing.assert_close(network.forward(z), model(z).detach())
+    lower, upper = lingraft.bounds(model, lingraft.Region(torch.tensor([2.0]), torch.tensor([8.0]))).outputs
+    assert (float(lower), float(upper)) == pytest.approx((2.0, 3.0))
+    layer.min_val = 3.0
+    with pytest.raises(LingraftError, match="is a constant"):
+        lingraft.sites(model, (1,))

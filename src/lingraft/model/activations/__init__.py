@@ -17,7 +17,18 @@ from lingraft.model.activations.soundness import require_sound
 from lingraft.model.activations.square import SQUARE
 from lingraft.names import lookup
 
-__all__ = ["KNOWN", "Activation", "Lines", "activation", "kind_of", "named_in_onnx", "of_call", "of_module", "register"]
+__all__ = [
+    "KNOWN",
+    "Activation",
+    "Lines",
+    "activation",
+    "is_own",
+    "kind_of",
+    "named_in_onnx",
+    "of_call",
+    "of_module",
+    "register",
+]
 
 _MADE_OF_LINES = (RELU, LEAKY_RELU, PRELU, RELU6, HARDTANH, HARDSIGMOID, CLAMP, CLAMP_MIN, CLAMP_MAX, ABS)
 _SMOOTH = (SIGMOID, TANH, GELU, SILU, MISH, HARDSWISH, SOFTPLUS, ELU, CELU, SELU)
@@ -25,13 +36,16 @@ _SMOOTH = (SIGMOID, TANH, GELU, SILU, MISH, HARDSWISH, SOFTPLUS, ELU, CELU, SELU
 #: name → the record for the arguments that torch takes if none are given
 KNOWN: dict[str, Activation] = {record.name: record for record in (*_MADE_OF_LINES, *_SMOOTH)}
 
+#: Names that mean the same wherever this version of lingraft runs.
+_OWN = frozenset({*KNOWN, SQUARE.name})
+
 
 def register(record: Activation) -> Activation:
     """Let lingraft know an activation: it can then be traced, verified, grafted and, if ONNX has it, exported.
 
     A record whose lines, bounds, gap, size or torch calls do not hold is refused (see `require_sound`).
     """
-    for other in KNOWN.values():
+    for other in (*KNOWN.values(), SQUARE):
         if other.name == record.name or (record.onnx is not None and other.onnx == record.onnx):
             raise LingraftError(f"the activation {record.name!r} is known already. Take another name.")
         taken = {*other.calls, *other.modules} & {*record.calls, *record.modules}
@@ -62,13 +76,23 @@ def kind_of(record: Activation) -> str:
     return f"{record.name} {json.dumps(dict(record.arguments))}"
 
 
+def is_own(kind: str) -> bool:
+    """Whether an activation of that kind is lingraft's own, and not one that was registered."""
+    return kind.partition(" ")[0] in _OWN
+
+
 def of_call(target: Any) -> Activation | None:
     """The record of a torch function, or of the tensor method of that name."""
     return next((record for record in KNOWN.values() if target in record.calls), None)
 
 
 def of_module(module: nn.Module) -> Activation | None:
-    """The record of a layer: of exactly such a type, as what others derived from it compute is their own affair."""
+    """The record of a layer: of exactly such a type, as what others derived from it compute is their own affair.
+
+    A ReLU6 is torch's Hardtanh with ends that no call takes but that somebody may have set: then it is one of these.
+    """
+    if type(module) is nn.ReLU6 and (module.min_val, module.max_val) != (0.0, 6.0):
+        return HARDTANH.called_with({"min_val": module.min_val, "max_val": module.max_val})
     known = next((record for record in KNOWN.values() if type(module) in record.modules), None)
     return None if known is None else known.called_with({name: getattr(module, name) for name in known.arguments})
 
