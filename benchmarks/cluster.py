@@ -109,10 +109,8 @@ def run(requests: list[tuple[str, Request, list[int]]], workers: int, limit: flo
     begun = time.monotonic()
     for name, request, numbers in requests:
         with CpuTimes() as cpu:
-            for result in verify_each(request, Limits(limit), Place(workers, LOCAL), numbers):
-                verdicts[f"{name} {result.index}"] = " ".join(
-                    filter(None, (result.verdict, result.reason, result.error))
-                )
+            for i, result in verify_each(request, Limits(limit), Place(workers, LOCAL), numbers):
+                verdicts[f"{name} {i}"] = " ".join(filter(None, (result.verdict, result.reason, result.error)))
                 if kill and not killed and len(verdicts) >= total // 3:
                     killed = actors()[0]
                     os.kill(killed, signal.SIGKILL)

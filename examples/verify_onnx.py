@@ -39,11 +39,11 @@ def main(path: Path | None) -> None:
     test = load("digits", "test").take(8)
     request = Request(network, test.pixels(), test.labels, eps=EPS)
     certifier = Certifier(path, Path("proofs"), checks=False)
-    for result in verify_each(request, Limits(timeout=5, prove=True), HERE):
-        print(f"image {result.index}: {result.verdict} by {result.stage} in {result.seconds:.2f} s")
+    for i, result in verify_each(request, Limits(timeout=5, prove=True), HERE):
+        print(f"image {i}: {result.verdict} by {result.stage} in {result.seconds:.2f} s")
         if result.verdict == "verified":
-            claim = claim_of_image(request, result.index, {"data": "digits", "index": result.index})
-            certifier.add(f"digits-{result.index}", claim, result, request.network)
+            claim = claim_of_image(request, i, {"data": "digits", "index": i})
+            certifier.add(f"digits-{i}", claim, result, request.network)
     # From here on nothing of the verifier is used: the checker reads the ONNX file itself, with NumPy.
     checked = load_network(path)
     for proof in sorted(Path("proofs").glob("*.cert")):

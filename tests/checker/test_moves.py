@@ -84,7 +84,7 @@ def test_proofs_about_them_are_accepted(tmp_path: Path) -> None:
     image = torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         request = Request(model, image, model(image).argmax(1), eps=0.15)
-    (result,) = verify_each(request, Limits(60.0, prove=True), HERE)
+    ((_, result),) = verify_each(request, Limits(60.0, prove=True), HERE)
     assert result.verdict == "verified"
     assert result.stage == "branch"
     certifier = Certifier(path, tmp_path, True)

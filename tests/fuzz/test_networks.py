@@ -278,7 +278,7 @@ def proven(good: Path) -> Path:
         image = torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(0))
         label = model(image).argmax(1)
     request = Request(model, image, label, eps=0.02)
-    (result,) = verify_each(request, Limits(20.0, prove=True), HERE)
+    ((_, result),) = verify_each(request, Limits(20.0, prove=True), HERE)
     assert result.verdict == "verified"
     certifier = Certifier(good, good.parent, True)
     certifier.add("image", claim_of_image(request, 0, {}), result, request.network)

@@ -57,8 +57,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     request = Request(model, test.pixels(), test.labels, eps=0.1)
     limits = Limits(5.0)
     verdicts, results = Verdicts(run, "digits", request, limits), []
-    for result in verify_each(request, limits):
-        verdicts.keep(result)
+    for i, result in verify_each(request, limits):
+        verdicts.keep(i, result)
         results.append(result)
     run.add_to_summary("verification", {"digits": {"data": "digits", "eps": 0.1, **summarize(results, 5.0).as_dict()}})
     grafting = GraftingConfig(0.1, images=16, bound_images=4, bounds="intervals")

@@ -55,7 +55,7 @@ def request_(digits_net: nn.Module, digits: tuple[Tensor, Tensor]) -> Request:
 
 @pytest.fixture(scope="module")
 def expected(request_: Request) -> list[str]:
-    found = {result.index: result.verdict for result in verify_each(request_, Limits(60), HERE)}
+    found = {i: result.verdict for i, result in verify_each(request_, Limits(60), HERE)}
     return [found[i] for i in range(len(request_))]
 
 
@@ -122,8 +122,8 @@ def test_two_processes_give_what_this_one_gives(
 def test_a_killed_worker_costs_nothing_but_time(request_: Request, expected: list[str]) -> None:
     found: dict[int, Result] = {}
     killed: set[int] = set()
-    for result in verify_each(request_, Limits(60), Place(2)):
-        found[result.index] = result
+    for i, result in verify_each(request_, Limits(60), Place(2)):
+        found[i] = result
         if result.verdict != "misclassified" and not killed:
             killed.update(workers_of(os.getpid()))
             for pid in killed:
@@ -220,8 +220,8 @@ def test_processes_that_do_not_start_are_an_error(request_: Request, monkeypatch
 
 
 def test_stopping_early_ends_the_workers(request_: Request) -> None:
-    results: Iterator[Result] = verify_each(request_, Limits(60), Place(2))
-    for result in results:
+    results: Iterator[tuple[int, Result]] = verify_each(request_, Limits(60), Place(2))
+    for _, result in results:
         if result.verdict != "misclassified":
             break
     assert workers_of(os.getpid())

@@ -38,7 +38,7 @@ def test_an_image_says_what_became_of_its_proof(bare: Run, keeper: Any) -> None:
     for i, (certificate, checked) in enumerate([(True, True), (True, None), (True, False), (None, None)]):
         label = verdicts.request.labels[i]
         found = Result("verified", "crown", index=i, label=label, eps=0.05, certificate=certificate, checked=checked)
-        verdicts.keep(found)
+        verdicts.keep(i, found)
     (shown,) = verdict_browser(studies([bare]))["runs"]
     assert [item.get("proof") for item in shown["images"]] == ["checked", "written", "rejected", None]
     (row,) = studies([bare])[0].rows
@@ -49,7 +49,7 @@ def test_an_image_that_is_another_one_now_is_not_shown(bare: Run, keeper: Any) -
     verdicts = keeper(bare, 2)
     verdicts.request.images[1] = 0.5  # as if the verdict had been on another version of the data
     for i in range(2):
-        verdicts.keep(Result("verified", "crown", index=i, label=verdicts.request.labels[i], eps=0.05))
+        verdicts.keep(i, Result("verified", "crown", index=i, label=verdicts.request.labels[i], eps=0.05))
     shown = verdict_browser(studies([bare]))
     assert list(shown["sets"]["digits"]["images"]) == [0]
     assert "taken" not in shown["runs"][0]["images"][1]
@@ -59,7 +59,7 @@ def test_a_witness_that_is_gone_leaves_the_verdict(bare: Run, keeper: Any) -> No
     verdicts = keeper(bare, 1)
     image = verdicts.request.images[0]
     found = Result("falsified", "attack", index=0, label=verdicts.request.labels[0], eps=0.05, witness=image)
-    verdicts.keep(found)
+    verdicts.keep(0, found)
     for path in (bare.path / "witnesses").iterdir():
         path.unlink()
     (item,) = verdict_browser(studies([bare]))["runs"][0]["images"]
@@ -97,7 +97,7 @@ def test_two_hundred_images_of_cifar_stay_under_ten_megabytes(
             noise = torch.randint(0, 2, image.shape, generator=generator) * 2 - 1
             bounds = [-3.14159] * 9
             verdicts.keep(
-                Result(
+                i, Result(
                     "falsified", "branch", index=i, label=int(test.labels[i]), eps=eps, witness=image + eps * noise,
                     against=list(range(9)), crown=bounds, alpha=bounds, neurons=16634, unstable={"2": 4000, "4": 500},
                 )

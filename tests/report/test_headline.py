@@ -26,7 +26,7 @@ def test_broken_are_images_that_were_not_broken_before() -> None:
 def keep(run: Run, keeper: Any, verdicts: list[str]) -> None:
     kept = keeper(run, len(verdicts))
     for i, verdict in enumerate(verdicts):
-        kept.keep(Result(verdict, "crown", index=i, label=kept.request.labels[i], eps=0.05))
+        kept.keep(i, Result(verdict, "crown", index=i, label=kept.request.labels[i], eps=0.05))
 
 
 def add_evaluation(run: Run, sa: float, ra: float) -> None:

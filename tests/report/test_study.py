@@ -22,10 +22,10 @@ def result(index: int, verdict: str, label: int, **more: Any) -> Result:
 def test_an_image_done_twice_counts_once(bare: Run, keeper: Any) -> None:
     verdicts = keeper(bare, 3)
     labels = verdicts.request.labels
-    verdicts.keep(result(0, "unknown", labels[0], reason="time"))
-    verdicts.keep(result(1, "verified", labels[1]))
-    verdicts.keep(result(0, "verified", labels[0]))
-    verdicts.keep(result(1, "unknown", labels[1], reason="time"))  # a shorter limit, later
+    verdicts.keep(0, result(0, "unknown", labels[0], reason="time"))
+    verdicts.keep(1, result(1, "verified", labels[1]))
+    verdicts.keep(0, result(0, "verified", labels[0]))
+    verdicts.keep(1, result(1, "unknown", labels[1], reason="time"))  # a shorter limit, later
     (found,) = Study(bare, "bare").verifications
     assert [r.index for r in found.results] == [0, 1]
     assert [r.verdict for r in found.results] == ["verified", "verified"]
@@ -33,12 +33,12 @@ def test_an_image_done_twice_counts_once(bare: Run, keeper: Any) -> None:
 
 def test_each_eps_is_apart(bare: Run, keeper: Any) -> None:
     for eps in (0.1, 0.05):
-        keeper(bare, 1, eps=eps).keep(Result("verified", "crown", index=0, label=0, eps=eps))
+        keeper(bare, 1, eps=eps).keep(0, Result("verified", "crown", index=0, label=0, eps=eps))
     assert [found.eps for found in Study(bare, "bare").verifications] == [0.05, 0.1]
 
 
 def test_verdicts_on_other_weights_and_damaged_ones_are_left_out(bare: Run, keeper: Any) -> None:
-    keeper(bare, 1).keep(result(0, "verified", 0))
+    keeper(bare, 1).keep(0, result(0, "verified", 0))
     append_line(bare.verdicts_path, {"weights": "others", "index": 1})
     with open(bare.verdicts_path, "a") as file:
         file.write('{"weights": "cut sho')
@@ -54,7 +54,7 @@ def test_verdicts_on_the_same_weights_in_changed_code_are_left_out(bare: Run, ke
     labels = verdicts.request.labels
     for index, network in ((0, "old"), (1, "old"), (2, "none"), (3, "none"), (1, "new"), (3, "new")):
         verdicts.network = network
-        verdicts.keep(result(index, "unknown" if network == "new" else "verified", labels[index], reason="time"))
+        verdicts.keep(index, result(index, "unknown" if network == "new" else "verified", labels[index], reason="time"))
     records = read_lines(bare.verdicts_path)
     bare.verdicts_path.unlink()
     for record in records:

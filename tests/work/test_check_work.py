@@ -36,8 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     request = Request(model, images, labels, eps=0.001)
     export_onnx(model, folder / "model.onnx", input_shape=(6,))
     certifier = Certifier(folder / "model.onnx", folder, False)
-    for result in verify_each(request, Limits(60, prove=True), HERE):
-        certifier.add(str(result.index), claim_of_image(request, result.index, {}), result, request.network)
+    for i, result in verify_each(request, Limits(60, prove=True), HERE):
+        certifier.add(str(i), claim_of_image(request, i, {}), result, request.network)
     damaged = folder / "2.cert"
     damaged.write_bytes(damaged.read_bytes()[:-9])
     return folder

@@ -235,8 +235,8 @@ def test_results_come_as_they_finish_and_can_be_asked_for_singly(
 ) -> None:
     request = Request(digits_net, *digits, eps=EPS)
     found = list(verify_each(request, Limits(60), HERE, which=[7, 3], indices=range(100, 100 + len(request))))
-    assert {r.index for r in found} == {107, 103}
-    assert {r.index: r.verdict for r in found} == {100 + i: results[i].verdict for i in (3, 7)}
+    assert {(i, r.index) for i, r in found} == {(7, 107), (3, 103)}
+    assert {i: r.verdict for i, r in found} == {i: results[i].verdict for i in (3, 7)}
 
 
 def test_progress_says_what_was_found(results: list[Result]) -> None:

@@ -26,11 +26,12 @@ def verify_each(
     place: Place = ANYWHERE,
     which: Sequence[int] | None = None,
     indices: Sequence[int] | None = None,
-) -> Iterator[Result]:
-    """Results of the images `which` (default: all) of the request, as they finish.
+) -> Iterator[tuple[int, Result]]:
+    """Results of the images `which` (default: all) of the request, as they finish, each with its number there.
 
     `indices` are the indices that all images of the request have where they come from (default: 0, 1 …). They go into
-    the results and into the seeds, so that an image gets the same treatment whatever else is asked.
+    the results and into the seeds, so that an image gets the same treatment whatever else is asked. Several questions
+    about one image share its index: only the number in the request says which one a result answers.
     """
     indices = range(len(request)) if indices is None else indices
     numbers = list(range(len(request)) if which is None else which)
@@ -45,7 +46,7 @@ def verify_each(
                 open_.append(i)
             else:
                 wrong = Result("misclassified", "forward", seconds=seconds, neurons=request.network.neurons)
-                yield _named(request, i, indices[i], wrong)
+                yield i, _named(request, i, indices[i], wrong)
 
     def ask(i: int) -> tuple[Problem, int]:
         return request.problem(i).to("cpu"), limits.seed * 1_000_003 + indices[i]
@@ -58,7 +59,7 @@ def verify_each(
         for i in open_:
             pool.add(i, partial(ask, i), limits.timeout)
         for i, result in pool.answers():
-            yield _named(request, i, indices[i], checked(request, i, result))
+            yield i, _named(request, i, indices[i], checked(request, i, result))
 
 
 def processes(wanted: int | None, images: int, device: torch.device) -> int:

@@ -3,7 +3,8 @@
     verdicts.jsonl           one line for each image that was done, appended and flushed
     corners/verdicts.jsonl   the same of corner cases, which are harder than other images: a VA over all verdicts of a
                              run, as a report shows it, must not count them in
-    witnesses/               counterexamples as safetensors files, named after data set, image and ε
+    witnesses/               counterexamples as safetensors files, named after data set, image and ε, and after
+                             the question where another one has that name
 
 A verdict is used again only if it answers the same question: the same network as the verifier converted it, image,
 region and margins (`digest.py`), of a model in the same precision, whatever name it is kept under. Those of version
@@ -27,7 +28,7 @@ from lingraft.names import short_name
 from lingraft.runs import Run, load_tensors, save_tensors
 from lingraft.runs.summary import VERDICTS
 from lingraft.solver.confirmation import checked
-from lingraft.solver.digest import digest_network, digest_question
+from lingraft.solver.digest import SHORT, digest_network, digest_question
 from lingraft.solver.request import Limits, Request
 from lingraft.solver.verifier import Result
 
@@ -138,20 +139,30 @@ class Verdicts:
                     break
         return found
 
-    def keep(self, result: Result) -> None:
-        """Add one result to the file; its witness first, so that no record is without it.
+    def keep(self, i: int, result: Result) -> None:
+        """Add the result of image `i` to the file; its witness first, so that no record is without it.
 
         One that is kept again, as its certificate was checked since, takes the place of what was known of it.
         """
-        record = {**self._about(self.indices.index(result.index)), **record_of(result)}
+        record = {**self._about(i), **record_of(result)}
         if result.witness is not None:
-            assert self.request.eps is not None
-            radius = f"{self.request.eps:.6g}".replace(" #", "-")
-            name = f"witnesses/{short_name(self.data)}-{result.index}-eps{radius}.safetensors"
-            about = {"label": result.label, "eps": result.eps, "weights": self.weights}
+            record["witness"] = name = self._witness_name(result.index, record["question"])
+            about = {"label": result.label, "eps": result.eps, "weights": self.weights, "question": record["question"]}
             save_tensors(self.run.path / name, {"witness": result.witness}, about)
-            record["witness"] = name
         append_line(self._path(result.index), record)
+
+    def _witness_name(self, index: int, question: str) -> str:
+        """Where a counterexample is kept, in the place of none to another question about these weights."""
+        assert self.request.eps is not None
+        radius = f"{self.request.eps:.6g}".replace(" #", "-")
+        name = f"witnesses/{short_name(self.data)}-{index}-eps{radius}"
+        try:
+            _, about = load_tensors(self.run.path / f"{name}.safetensors")
+        except LingraftError:
+            about = {}  # none yet, or damaged
+        if about.get("weights") == self.weights and about.get("question", question) != question:
+            name += f"-{question[:SHORT]}"
+        return f"{name}.safetensors"
 
     @property
     def _eps(self) -> float | str | None:

@@ -20,6 +20,9 @@ from lingraft.solver.verifier import Problem
 #: Raise it when verdicts of earlier versions must not be used again, whatever they are about.
 EDITION = 1
 
+#: Characters of the digest of a question that tell files apart that would have the same name.
+SHORT = 12
+
 
 def digest_network(nodes: Sequence[Node]) -> str:
     """Changes with every node's kind, wiring, shape and constants; not with the names of layers.

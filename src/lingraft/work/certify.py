@@ -23,6 +23,7 @@ from lingraft.pool.here import Here
 from lingraft.pool.opening import open_pool
 from lingraft.pool.place import ANYWHERE, HERE, Place
 from lingraft.pool.pool import Pool
+from lingraft.solver.digest import SHORT, digest_question
 from lingraft.solver.network import Network
 from lingraft.solver.request import Request
 from lingraft.solver.verifier import Result
@@ -95,20 +96,30 @@ class Certifier:
         if self.refused is not None:
             self.tally.missing[name] = self.refused
             return True
-        if self.folder is None or not (self.folder / f"{name}.cert").exists():
-            return False
-        try:
-            certificate = read(self.folder / f"{name}.cert")
-        except LingraftError:
-            return False
-        if certificate.model != self.network.sha256 or _claim(certificate) != _claim(claim):
+        certificate = self._read(name)
+        if self.folder is None or certificate is None or _claim(certificate) != _claim(claim):
             return False
         self._count(name, self.folder / f"{name}.cert")
         return True
 
+    def taken(self, name: str, claim: Certificate) -> bool:
+        """Whether the folder has under this name a certificate of another claim about the same file."""
+        certificate = self._read(name)
+        return certificate is not None and _claim(certificate) != _claim(claim)
+
     def finish(self) -> None:
         """Wait until all certificates are checked."""
         self._take(wait=True)
+
+    def _read(self, name: str) -> Certificate | None:
+        """The certificate of this name in the folder; None if there is none, or none about this ONNX file."""
+        if self.refused is not None or self.folder is None or not (self.folder / f"{name}.cert").exists():
+            return None
+        try:
+            certificate = read(self.folder / f"{name}.cert")
+        except LingraftError:
+            return None
+        return certificate if certificate.model == self.network.sha256 else None
 
     def _count(self, name: str, certificate: Path | bytes) -> None:
         self.tally.certificates += 1
@@ -136,8 +147,10 @@ class ImageCertificates:
     def __init__(self, request: Request, data: str | None, folder: Path | None, checks: bool, place: Place):
         self.request, self.data, self.folder, self.checks = request, data, folder, checks
         self.resources = ExitStack()
-        #: names of certificates and the verified results whose they are, until it is known what became of them
-        self.open: list[tuple[str, Result]] = []
+        #: numbers of images, names of their certificates, verified results: until it is known what became of them
+        self.open: list[tuple[int, str, Result]] = []
+        #: names that were given → the digests of the questions whose they are
+        self.names: dict[str, str] = {}
         onnx = (folder or Path(self.resources.enter_context(TemporaryDirectory()))) / "model.onnx"
         export_onnx(request.model, onnx, input_shape=request.images.shape[1:], images=request.images[:8])
         local = place if place.ray is None else ANYWHERE  # the files are here
@@ -157,50 +170,59 @@ class ImageCertificates:
         name, claim = self._claim(i, result)
         if not self.certifier.known(name, claim):
             return False
-        self.open.append((name, result))
+        self.open.append((i, name, result))
         return True
 
-    def add(self, i: int, result: Result) -> list[Result]:
+    def add(self, i: int, result: Result) -> dict[int, Result]:
         """Write the certificate of image `i` if it is verified, and have it checked; its proof is then given up.
 
-        Gives the results, this one or earlier ones, that say since this call what became of their certificates.
+        Gives the results by image, this or earlier ones, that say since this call what became of their certificates.
         """
         if result.verdict == "verified":
             name, claim = self._claim(i, result)
             self.certifier.add(name, claim, result, self.request.network)
             result.proof = None
             result.certificate = name not in self.tally.missing
-            self.open.append((name, result))
+            self.open.append((i, name, result))
         return self._settled()
 
-    def finish(self) -> list[Result]:
+    def finish(self) -> dict[int, Result]:
         """Wait until all are checked, and say in the results what became of theirs; gives those that say more now."""
         self.certifier.finish()
         return self._settled()
 
-    def _settled(self) -> list[Result]:
-        changed, left = [], []
-        for name, result in self.open:
+    def _settled(self) -> dict[int, Result]:
+        changed: dict[int, Result] = {}
+        left = []
+        for i, name, result in self.open:
             before = result.proof_state
             result.certificate = name not in self.tally.missing
             if result.certificate and self.checks:
                 if name not in self.certifier.answered:
-                    left.append((name, result))
+                    left.append((i, name, result))
                     continue
                 result.checked = name not in self.tally.rejected
             if result.proof_state != before:
-                changed.append(result)
+                changed[i] = result
         self.open = left
         return changed
 
     def _claim(self, i: int, result: Result) -> tuple[str, Certificate]:
-        """The name of the certificate of image `i`, and what it claims."""
+        """The name of the certificate of image `i`, which that of no other question has, and what it claims."""
         about: dict[str, Any] = {} if self.data is None else {"data": self.data}
         about |= {"split": "test"} if is_known(self.data) else {}
         about |= {"index": result.index}
         eps = self.request.eps
         radius = "" if eps is None else f"-eps{eps:.6g}".replace(" #", "-")
-        return f"{short_name(self.data or 'image')}-{result.index}{radius}", claim_of_image(self.request, i, about)
+        name, claim = (
+            f"{short_name(self.data or 'image')}-{result.index}{radius}",
+            claim_of_image(self.request, i, about),
+        )
+        question = digest_question("", self.request.problem(i))  # all are about the same network
+        if self.names.get(name, question) != question or self.certifier.taken(name, claim):
+            name += f"-{question[:SHORT]}"
+        self.names[name] = question
+        return name, claim
 
 
 def _claim(certificate: Certificate) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ class CheckCertificates(Work[Path | bytes, str | None]):
     that fails for want of it would be a rejection.
 
         with open_pool(CheckCertificates(onnx), place, math.inf) as checks:
-            for result in verify_each(…):
+            for i, result in verify_each(…):
                 …
                 checks.add(name, lambda: content)
                 for name, reason in checks.answers(wait=False):  # those that are done by now

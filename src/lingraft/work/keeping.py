@@ -46,29 +46,25 @@ def find_verdicts(
     results = {} if verdicts is None else verdicts.known()
     if certificates is not None:
         results = {i: result for i, result in results.items() if certificates.has(i, result)}
-    left: dict[int, list[int]] = {}
-    for i, index in enumerate(indices):
-        if i not in results:
-            left.setdefault(index, []).append(i)
+    left = [i for i in range(len(request)) if i not in results]
     if title is not None:
-        _announce(request, limits, place, sum(map(len, left.values())))
+        _announce(request, limits, place, len(left))
     tally = Tally()
     for result in results.values():
         tally.add(result)
     with progress(title or "", len(request), title is not None, len(results)) as advance:
         advance(0, str(tally))
-        for result in verify_each(request, limits, place, [i for same in left.values() for i in same], indices):
-            i = left[result.index].pop(0)
-            settled = [] if certificates is None else certificates.add(i, result)
+        for i, result in verify_each(request, limits, place, left, indices):
+            settled = {} if certificates is None else certificates.add(i, result)
             if verdicts is not None:
-                for each in [result, *(other for other in settled if other is not result)]:
-                    verdicts.keep(each)
+                for j, each in {i: result, **settled}.items():
+                    verdicts.keep(j, each)
             results[i] = result
             tally.add(result)
             advance(1, str(tally))
-    for result in [] if certificates is None else certificates.finish():
+    for i, result in () if certificates is None else certificates.finish().items():
         if verdicts is not None:
-            verdicts.keep(result)
+            verdicts.keep(i, result)
     return [results[i] for i in range(len(request))]
 
 

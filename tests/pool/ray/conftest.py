@@ -29,5 +29,5 @@ def request_(digits_net: nn.Module) -> Request:
 @pytest.fixture(scope="session")
 def expected(request_: Request) -> list[Result]:
     """The results of a single process."""
-    found = {result.index: result for result in verify_each(request_, Limits(600), HERE)}
+    found = dict(verify_each(request_, Limits(600), HERE))
     return [found[i] for i in range(len(request_))]

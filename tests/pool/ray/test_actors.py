@@ -42,8 +42,8 @@ def actors() -> list[int]:
 def test_a_killed_worker_costs_nothing_but_time(ray: ModuleType, request_: Request, expected: list[Result]) -> None:
     found: dict[int, Result] = {}
     killed: list[int] = []
-    for result in verify_each(request_, Limits(600), Place(2, "auto")):
-        found[result.index] = result
+    for i, result in verify_each(request_, Limits(600), Place(2, "auto")):
+        found[i] = result
         if result.verdict != "misclassified" and not killed:
             killed = actors()[:1]
             os.kill(killed[0], signal.SIGKILL)
