@@ -39,12 +39,8 @@ class GalleryNetwork:
 #: The one list of networks.
 NETWORKS: dict[str, GalleryNetwork] = {
     "digits-grafted50": GalleryNetwork("fast adversarial training, 50 % of the neurons grafted; made in a minute"),
-    "cnn-b-half-mnist-grafted50": GalleryNetwork(
-        "CNN-B half as wide, weight decay 5e-3, 50 % of the neurons grafted"
-    ),
-    "cnn-b-cifar10-grafted50": GalleryNetwork(
-        "the paper's CNN-B, 30 + 8 epochs, 50 % of the neurons grafted"
-    ),
+    "cnn-b-half-mnist-grafted50": GalleryNetwork("CNN-B half as wide, weight decay 5e-3, 50 % of the neurons grafted"),
+    "cnn-b-cifar10-grafted50": GalleryNetwork("the paper's CNN-B, 30 + 8 epochs, 50 % of the neurons grafted"),
 }
 
 
