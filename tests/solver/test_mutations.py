@@ -34,12 +34,13 @@ from lingraft.solver import (
     tighten,
     verifier,
 )
-from lingraft.solver import conversion as converting
 from lingraft.solver.ascent import improve
 from lingraft.solver.bounds import margin_crown, margin_intervals
 from lingraft.solver.branching import split
 from lingraft.solver.dual import Dual, Row, root_domains
 from lingraft.solver.falsify import Falsifier
+from lingraft.solver.lowering import arithmetic as lowered_arithmetic
+from lingraft.solver.lowering import pooling as lowered_pooling
 from lingraft.solver.methods import METHODS
 from lingraft.solver.region import Region
 from lingraft.solver.rows import Rows
@@ -349,12 +350,12 @@ for _node in (nodes.Convolution, nodes.Dense):
 
 @_mutation("max pooling: the larger of two")
 def _(patch: pytest.MonkeyPatch) -> None:
-    _wrap(patch, converting, "_larger", lambda f, at, name, a, b: f(at, name, a, a))
+    _wrap(patch, lowered_pooling, "_larger", lambda f, at, name, a, b: f(at, name, a, a))
 
 
 @_mutation("subtraction")
 def _(patch: pytest.MonkeyPatch) -> None:
-    _wrap(patch, converting, "_combine", lambda f, at, call, a, b, sign: f(at, call, a, b, -sign))
+    _wrap(patch, lowered_arithmetic, "_combine", lambda f, at, call, a, b, alpha, sign: f(at, call, a, b, alpha, -sign))
 
 
 @_mutation("collapse: constants")
