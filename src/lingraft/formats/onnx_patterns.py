@@ -26,8 +26,8 @@ from lingraft.formats.onnx_node import OnnxNode
 #: one. What is off by less is what a network in single precision rounds anyway (onnxruntime has no Erf in double).
 _CLOSE = 2.0**-22
 
-#: What a threshold of softplus must at least be, so that leaving out the rest beyond it changes next to nothing.
-_THRESHOLD = 15.0
+#: What a threshold of softplus must at least be: torch's, beyond which the rest is less than its record allows for.
+_THRESHOLD = 20.0
 
 
 def product(builder: GraphBuilder, left: fx.Node, right: fx.Node) -> fx.Node | None:
