@@ -23,3 +23,8 @@ DATA = torch.rand(2, 1, 3, 3), torch.tensor([0, 1])
 def test_what_is_no_model(use: Callable[[object], object], given: object) -> None:
     with pytest.raises(lingraft.LingraftError, match="made by calling its class"):
         use(given)
+
+
+def test_a_model_in_double_precision_is_described(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2)).double()
+    assert lingraft.save(model, tmp_path / "run", (4,), eps=0.1).describe().classes == 2

@@ -16,7 +16,7 @@ from lingraft.model.tracing import trace
 
 _SOFTMAX = (F.softmax, torch.softmax, "softmax", F.log_softmax, torch.log_softmax, "log_softmax")
 #: What a logit may be the result of, and what may be done with it afterwards; see `Operation.kind`.
-_LINEAR, _AFTERWARDS = ("weighs",), ("same", "moves", "adds")
+_LINEAR, _AFTERWARDS = "weighs", ("same", "moves", "adds")
 
 
 def logits(model: nn.Module, input_shape: Sequence[int]) -> nn.Module:
@@ -85,8 +85,9 @@ def _is_logit(traced: fx.GraphModule, node: fx.Node) -> bool:
     if node.op in ("placeholder", "get_attr") or activation_of(traced, node) is not None:
         return False
     call = call_of(node, traced.get_submodule, node.name)
-    if call is None or call.operation.kind in _LINEAR or call.operation.kind not in _AFTERWARDS:
-        return call is not None and call.operation.kind in _LINEAR
+    kind = None if call is None else call.operation.kind
+    if kind not in _AFTERWARDS:
+        return kind == _LINEAR
     computed = [part for part in node.all_input_nodes if part.op != "get_attr"]
     return bool(computed) and all(_is_logit(traced, part) for part in computed)
 

@@ -221,7 +221,8 @@ def describe_own(model: nn.Module, input_shape: tuple[int, ...], **more: Any) ->
     require_precision(model)
     sites(model, input_shape)
     with torch.no_grad(), evaluating(model):
-        outputs = model(torch.zeros(1, *input_shape, device=device_of(model)))
+        parameter = next(model.parameters(), torch.zeros(()))
+        outputs = model(torch.zeros(1, *input_shape, dtype=parameter.dtype, device=device_of(model)))
     if isinstance(outputs, Tensor) and outputs.ndim in (1, 2) and outputs[0].numel() == 1:
         raise LingraftError(
             "the model gives a single logit. Give lingraft.logits(model, input_shape), which has two, (0, z): class 1"
