@@ -5,6 +5,7 @@
 #   make quick   lint, types and the tests worth running after every edit: a minute or so
 #   make docs    the documentation as a site in build/site; any warning is an error
 #   make dist    wheel and source distribution in dist/
+#   make explore the properties of `make test` on examples that no run has seen yet: minutes, worth it before a release
 #   make faults  commands killed, disks full, files damaged …: minutes, and a table (disks as root only)
 #   make fuzz    damaged and hostile files for every reader, and certificates that were tampered with: minutes, and a
 #                table; FUZZ=20000 and TAMPER=100000 take longer
@@ -14,7 +15,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: demo quick test docs dist faults fuzz clean
+.PHONY: demo quick test explore docs dist faults fuzz clean
 
 demo: $(READY)
 	$(BIN)/lingraft demo
@@ -30,6 +31,9 @@ test: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest -n 2
+
+explore: $(READY)
+	$(BIN)/pytest -n 2 --hypothesis-profile=default
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

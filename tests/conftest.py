@@ -18,6 +18,10 @@ from lingraft.runs import ModelDescription, Run
 
 torch.set_num_threads(1)
 
+# The same examples every time, so that what fails fails again; `make explore` draws new ones.
+settings.register_profile("fixed", derandomize=True)
+settings.load_profile("fixed")
+
 #: Folders of which `--quick` takes nothing: other programs, servers, browsers, campaigns.
 NOT_QUICK = {"docs", "examples", "faults", "fuzz", "ray"}
 #: Fixtures whose tests it leaves out: real data, public problems, a browser, runs that are trained for the report.
