@@ -13,6 +13,7 @@ NAMES: dict[str, Sequence[str]] = {
         "conv-big",
         "resnet-4b",
         "conv-huge",
+        "conv-huge-bn",
         "sigmoid-cnn",
         "tanh-cnn",
         "digits-cnn",

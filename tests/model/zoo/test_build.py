@@ -9,7 +9,7 @@ from lingraft.model.zoo import MODELS, build, count_neurons, count_parameters
 
 @pytest.mark.parametrize(
     ("name", "neurons"),
-    [("cnn-b", 16_634), ("conv-big", 62_464), ("conv-huge", 229_888), ("resnet-4b", 14_436), ("digits-cnn", 1_600)],
+    [("cnn-b", 16_634), ("conv-big", 62_464), ("conv-huge", 229_888), ("conv-huge-bn", 229_888), ("resnet-4b", 14_436), ("digits-cnn", 1_600)],
 )
 def test_neurons_as_published(name, neurons):
     assert count_neurons(name) == neurons
@@ -18,6 +18,16 @@ def test_neurons_as_published(name, neurons):
 def test_conv_huge_has_the_papers_parameters():
     with torch.device("meta"):
         assert count_parameters(build("conv-huge")) == 17_190_602
+
+
+def test_batch_norm_stands_before_every_activation():
+    with torch.device("meta"):
+        model = build("conv-huge-bn")
+        logits = model(torch.empty(2, 3, 32, 32))
+    before = [type(model[i - 1]).__name__ for i, layer in enumerate(model) if isinstance(layer, torch.nn.ReLU)]
+    assert before == ["BatchNorm2d"] * 5 + ["BatchNorm1d"]
+    assert logits.shape == (2, 10)
+    assert count_parameters(model) == 17_190_602 + 2 * (2 * 64 + 3 * 128 + 512)
 
 
 HALVES = [name for name in MODELS if name.endswith("-half")]
@@ -50,7 +60,7 @@ def test_there_is_a_half_of_what_the_tables_need():
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("shape", [None, (1, 28, 28)])
 def test_forward_gives_logits(name, shape):
-    if name == "conv-huge":
+    if name.startswith("conv-huge"):
         pytest.skip("17 million parameters add nothing to this test")
     model = build(name, shape, classes=7)
     images = torch.rand(2, *(shape or MODELS[name].input_shape))

@@ -99,11 +99,25 @@ def test_a_run_that_was_removed_is_made_again(tmp_path: Path):
 
 def test_several_seeds_give_mean_and_deviation(tmp_path: Path):
     command(["reproduce", "weights", "--scale", "smoke", "--seeds", "2", "--row", "lines", "--out", str(tmp_path)])
-    result = json.loads((tmp_path / "weights" / "result.json").read_text())["results"][0]["measured"]["sa"]
+    rows = json.loads((tmp_path / "weights" / "result.json").read_text())["results"]
+    (result,) = [row["measured"]["sa"] for row in rows if row["runs"]]
     assert len(result["seeds"]) == 2
     assert result["mean"] == pytest.approx(sum(result["seeds"]) / 2)
     assert result["deviation"] == pytest.approx(abs(result["seeds"][0] - result["seeds"][1]) / 2**0.5)
-    assert "±" in (tmp_path / "weights" / "table.md").read_text()
+    text = (tmp_path / "weights" / "table.md").read_text()
+    assert "±" in text
+    # the table is whole: rows that were not run say so, and how to
+    left = [line for line in text.splitlines() if line.startswith("- not run, about ")]
+    assert left
+    assert all("`lingraft reproduce weights --scale smoke --network " in line for line in left)
+    assert text.count("| not run |") >= len(left)
+    # another row, one seed: what was measured before stays, and the new row has its figures
+    row = left[-1].partition("--row ")[2].strip("'`")
+    command(["reproduce", "weights", "--scale", "smoke", "--row", row, "--out", str(tmp_path)])
+    again = (tmp_path / "weights" / "table.md").read_text()
+    assert "±" in again
+    assert ", 2 seeds |" in again
+    assert left[-1] not in again
 
 
 @pytest.mark.parametrize("scale", scales())

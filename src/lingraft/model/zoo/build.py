@@ -30,6 +30,9 @@ MODELS: dict[str, ModelSpec] = {
     "conv-big": ModelSpec(architectures.conv_big, "ConvBig", "Mirman et al. 2018"),
     "resnet-4b": ModelSpec(architectures.resnet_4b, "ResNet-4B", "Bak et al. 2021"),
     "conv-huge": ModelSpec(architectures.conv_huge, "ConvHuge", "Chen et al. 2022"),
+    "conv-huge-bn": ModelSpec(
+        partial(architectures.conv_huge, batch_norm=True), "ConvHuge with batch norm", "Chen et al. 2022, their code"
+    ),
     "sigmoid-cnn": ModelSpec(architectures.smooth_cnn, "sigmoid CNN", "after Chen et al. 2022"),
     "tanh-cnn": ModelSpec(partial(architectures.smooth_cnn, activation=nn.Tanh), "tanh CNN", "after Chen et al. 2022"),
     "digits-cnn": ModelSpec(architectures.digits_cnn, "digits CNN", "lingraft", (1, 8, 8)),
@@ -83,7 +86,7 @@ def count_neurons(name: str, input_shape: Sequence[int] | None = None) -> int:
         total += output.numel()
 
     with torch.device("meta"):
-        model = build(name, input_shape)
+        model = build(name, input_shape).eval()  # batch norm wants more than one image to train with
         for module in model.modules():
             if isinstance(module, ACTIVATIONS):
                 module.register_forward_hook(add)

@@ -26,6 +26,11 @@ class Cell:
         """The row as it is printed."""
         return self.row.name if self.value is None else f"{self.row.name} ({self.value:g})"
 
+    @property
+    def stages(self) -> list[Stage]:
+        """All that fills it, each after those it needs."""
+        return [stage for last in (self.run, *self.measures) for stage in with_parents(last)]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -43,9 +48,8 @@ class Plan:
         """Every stage once, each after those it needs."""
         found: dict[tuple[str, str], Stage] = {}
         for cell in self.cells:
-            for last in (cell.run, *cell.measures):
-                for stage in with_parents(last):
-                    found.setdefault((stage.command, stage.key), stage)
+            for stage in cell.stages:
+                found.setdefault((stage.command, stage.key), stage)
         for stage in self.corners.values():
             found[stage.command, stage.key] = stage
         return list(found.values())
@@ -142,7 +146,8 @@ def _cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed:
         options = {**row.graft, **varied, **scale.graft, **on, "seed": seed}
         percent = round(100 * float(options["ratio"]))
         run = Stage("graft", options, run, title=f"{run.title}-{options['method']}-{percent}")
-    measures = tuple(Stage(command, getattr(scale, command), run) for command in recipe.measure)
+    chosen = {"verify": {**scale.verify, **network.verify}}
+    measures = tuple(Stage(command, chosen.get(command, getattr(scale, command)), run) for command in recipe.measure)
     return Cell(network, row, value, seed, run, measures)
 
 

@@ -43,6 +43,8 @@ class Network(_Strict):
     eps: str
     #: the network of the paper whose figures stand beside this one's, where that is another one
     instead_of: str | None = None
+    #: changes to the options of verify
+    verify: Options = {}
 
     @property
     def in_paper(self) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from lingraft.report.panels import Panel, draw
 from lingraft.report.study import studies
 from lingraft.report.write import write_report
 from lingraft.work.experiments.perform import perform
-from lingraft.work.experiments.plan import Plan, make_plan, minutes, with_parents
+from lingraft.work.experiments.plan import Cell, Plan, make_plan, minutes, with_parents
 from lingraft.work.experiments.recipe import COLUMNS, Recipe, recipes, scales
 from lingraft.work.experiments.results import Result, collect, record
 from lingraft.work.experiments.stage import Stage
@@ -43,7 +43,7 @@ class Reproduced:
 
     @property
     def tables(self) -> dict[str, list[list[str]]]:
-        """Network → heading and rows, our figures with the paper's in brackets."""
+        """Network → heading and rows that were run, our figures with the paper's in brackets."""
         columns = self.plan.recipe.columns
         if not columns:
             return {}
@@ -52,7 +52,7 @@ class Reproduced:
                 ["", *(COLUMNS[name][0] for name in columns)],
                 *([row.name, *(f"{show(row, name)} ({show_paper(row, name)})" for name in columns)] for row in rows),
             ]
-            for network, rows in by_network(self.results).items()
+            for network, rows in by_network([result for result in self.results if result.runs]).items()
         }
 
 
@@ -71,8 +71,9 @@ def reproduce(
 
     `scale` is smoke, laptop or paper; `seeds` says how often each row is repeated; only networks and rows are made
     whose name is, or else contains, one of the texts `network` and `row`. Runs are shared by all recipes of a scale and
-    kept in `out` (default: reproduction/SCALE); another call goes on after a stop. `report` is called after each
-    recipe. With `dry_run` nothing is done: the `commands` say what would be.
+    kept in `out` (default: reproduction/SCALE); another call goes on after a stop. The table always has all networks
+    and rows: those of earlier calls with their figures, others with the command that makes them. `report` is called
+    after each recipe. With `dry_run` nothing is done: the `commands` say what would be.
     """
     size = lookup("scale", scale, scales())
     chosen = recipes() if name == "all" else {name: lookup("recipe", name, recipes())}
@@ -85,8 +86,9 @@ def reproduce(
             done.append(Reproduced(plan, commands, [], []))
             continue
         reproduction.run(plan, _announcer(plan))
-        results = collect(plan, reproduction.runs)
-        done.append(Reproduced(plan, commands, results, reproduction.write(plan, results)))
+        table = reproduction.table(plan)
+        results = collect(table, reproduction.runs, reproduction.hours_left(table))
+        done.append(Reproduced(plan, commands, results, reproduction.write(table, results)))
         report(done[-1])
     return done
 
@@ -161,12 +163,33 @@ class Reproduction:
                 },
             )
 
+    def hours_left(self, plan: Plan) -> Callable[[Sequence[Cell]], float]:
+        """About how many hours some cells still take on two cores; 0 if they are filled."""
+        missing = {(stage.command, stage.key) for stage in self.missing(plan)}
+
+        def hours(cells: Sequence[Cell]) -> float:
+            stages = {(stage.command, stage.key): stage for cell in cells for stage in cell.stages}
+            return sum(minutes(stage, plan.scale) for key, stage in stages.items() if key in missing) / 60
+
+        return hours
+
+    def table(self, plan: Plan) -> Plan:
+        """The plan of the whole table that a plan is a part of: all its networks and rows, all seeds that one has."""
+        if plan.recipe.corners:  # all its runs are compared with each other
+            return plan
+        finished, seeds = {key for _, key in self.finished()}, plan.seeds
+        while True:
+            whole = make_plan(plan.name, plan.recipe, plan.scale_name, plan.scale, seeds + 1)
+            if not any(cell.seed == seeds and cell.run.key in finished for cell in whole.cells):
+                return replace(whole, seeds=seeds, cells=tuple(cell for cell in whole.cells if cell.seed < seeds))
+            seeds += 1
+
     def write(self, plan: Plan, results: Sequence[Result]) -> list[Path]:
         """Tables, figures, the page of all runs and the whole record; gives the files, tables first."""
         folder = self.folder / plan.name
         remove_dead_parts(folder)
         finished = self.finished()
-        log = [finished[stage.command, stage.key] for stage in plan.stages]
+        log = [finished[key] for stage in plan.stages if (key := (stage.command, stage.key)) in finished]
         texts = {"table.md": markdown(plan, results)}
         if plan.recipe.columns:
             texts |= {"table.csv": comma_separated(plan, results), "table.tex": latex(plan, results)}
@@ -174,9 +197,12 @@ class Reproduction:
             with replacing(folder / name) as part:
                 part.write_text(text, encoding="utf-8")
         write_json(folder / "result.json", record(plan, results, log))
-        runs = list(dict.fromkeys(stage.folder(self.runs) for cell in plan.cells for stage in with_parents(cell.run)))
+        hours = self.hours_left(plan)
+        cells = [cell for cell in plan.cells if not hours([cell])]
+        runs = list(dict.fromkeys(stage.folder(self.runs) for cell in cells for stage in with_parents(cell.run)))
+        run = [result for result in results if result.runs]
         pictures = [
-            self._draw(panels, folder / f"{name}.svg") for name, panels in _pictures(plan.recipe, results, runs).items()
+            self._draw(panels, folder / f"{name}.svg") for name, panels in _pictures(plan.recipe, run, runs).items()
         ]
         return [*(folder / name for name in texts), *pictures, write_report(runs, folder / "report.html")]
 

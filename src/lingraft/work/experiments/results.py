@@ -1,7 +1,7 @@
 """The figures of a reproduction, with the paper's beside them."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ class Result:
     verifications: list[Verification] = field(default_factory=list)
     #: with the row that the recipe compares with, on the same images; None for that row itself
     comparison: Comparison | None = None
+    #: of a row that was not run: about how many hours that takes on two cores, with all values of a varied option
+    hours: float | None = None
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -53,7 +55,7 @@ class Result:
     def mean(self, column: str) -> float | None:
         """Over the seeds; None if one was not measured."""
         values = [value for value in self.measured[column] if value is not None]
-        return statistics.fmean(values) if len(values) == len(self.runs) else None
+        return statistics.fmean(values) if 0 < len(values) == len(self.runs) else None
 
     def deviation(self, column: str) -> float | None:
         """Standard deviation over the seeds (of a sample); None for one seed."""
@@ -73,18 +75,30 @@ class Result:
             },
             "paper": self.paper,
             "runs": self.runs,
+            **({} if self.hours is None else {"not_run_hours": round(self.hours, 2)}),
             **self.settings,
             **({"verdicts": self.verdicts, "va_interval": self.va_interval} if self.verifications else {}),
             **({} if self.comparison is None else {"compared": self.comparison.as_dict()}),
         }
 
 
-def collect(plan: Plan, root: Path) -> list[Result]:
-    """What the runs of a plan say, row by row; nothing is measured."""
+def collect(plan: Plan, root: Path, hours: Callable[[Sequence[Cell]], float]) -> list[Result]:
+    """What the runs of a plan say, row by row; nothing is measured.
+
+    Cells that still take `hours` are left out; a row that has no other stands there without figures.
+    """
+    nothing: dict[str, list[float | None]] = {name: [] for name in plan.recipe.columns}
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in plan.cells:
         grouped.setdefault((cell.network.in_paper, cell.name), []).append(cell)
-    results = [_result(plan, cells, root) for cells in grouped.values()]
+    results = []
+    for cells in grouped.values():
+        done = [cell for cell in cells if not hours([cell])]
+        results.append(_result(plan, done, root) if done else _row_of(plan, cells, [], dict(nothing), {}))
+        if not done:
+            first = cells[0]
+            alike = [cell for cell in plan.cells if (cell.network, cell.row) == (first.network, first.row)]
+            results[-1].hours = hours(alike)
     for network in {result.network.in_paper: None for result in results}:
         _compare([result for result in results if result.network.in_paper == network], plan.recipe.compare_with)
     return results
@@ -93,7 +107,7 @@ def collect(plan: Plan, root: Path) -> list[Result]:
 def _compare(rows: Sequence[Result], compare_with: str | None) -> None:
     """UNR of all rows over the same images, and each row against the one that the recipe names, image by image."""
     verified = [each for row in rows for each in row.verifications]
-    if "unr" in rows[0].measured and verified:
+    if "unr" in rows[0].paper and verified:
         images = shared_images(verified)
         for row in rows:
             row.measured["unr"] = [_percent(mean_unstable(each, images)) for each in row.verifications]

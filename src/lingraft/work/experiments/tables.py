@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shlex
 from collections.abc import Sequence
 
 from lingraft.report.table import escaped
@@ -27,6 +28,8 @@ def by_network(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 def show(result: Result, column: str) -> str:
     """Mean, ± deviation where there are several seeds, of VA also its interval; "–" for what was not measured."""
+    if not result.runs:
+        return "not run"
     mean, deviation = result.mean(column), result.deviation(column)
     if mean is None:
         return "–"
@@ -43,30 +46,36 @@ def show_paper(result: Result, column: str) -> str:
 
 
 def lines(results: Sequence[Result], columns: Sequence[str]) -> Lines:
-    """Heading and rows of one network."""
+    """Heading and rows of one network; where rows have different numbers of seeds, they say how many."""
+    differ = len({len(result.runs) for result in results if result.runs}) > 1
+    seeds = [f", {len(result.runs)} seeds" if differ and len(result.runs) > 1 else "" for result in results]
     heading = ["", *(text for name in columns for text in (COLUMNS[name][0], "paper"))]
     return [heading] + [
-        [result.name, *(text for name in columns for text in (show(result, name), show_paper(result, name)))]
-        for result in results
+        [result.name + suffix, *(text for name in columns for text in (show(result, name), show_paper(result, name)))]
+        for result, suffix in zip(results, seeds, strict=True)
     ]
 
 
 def markdown(plan: Plan, results: Sequence[Result]) -> str:
     """One table a network, under a line that says at which scale ours were made."""
     recipe = plan.recipe
-    seeds = "one seed" if plan.seeds == 1 else f"{plan.seeds} seeds, mean ± standard deviation"
+    most = max(len(result.runs) for result in results)
+    seeds = "one seed" if most == 1 else "mean ± standard deviation over seeds"
     text = [
         f"# {recipe.title}",
         "",
         f"The paper: {recipe.paper}. {recipe.about.strip()}",
         "",
-        f"Ours: scale **{plan.scale_name}** ({plan.scale.about}), here {plan.scale.verify['images']} images and"
-        f" {plan.scale.verify['timeout']} s to verify each, {seeds}. The paper's: 200 epochs of training, 100 of"
-        " fine-tuning, 1,000 images, 300 s for each image, on a GPU.",
+        f"Ours: scale **{plan.scale_name}** ({plan.scale.about}), here {plan.scale.verify['timeout']} s to verify each"
+        f" image, {seeds}. The paper's: 200 epochs of training, 100 of fine-tuning, 1,000 images, 300 s for each image,"
+        " on a GPU.",
     ]
     for heading, found in by_network(results).items() if recipe.columns else ():
         head, *body = lines(found, recipe.columns)
-        text += ["", f"## {heading}", "", *_table(head, body), *_verdicts(found), *_comparisons(found)]
+        images = {result.settings["images"]: None for result in found if "images" in result.settings}
+        counted = f", {', '.join(map(str, images))} images verified" if images else ""
+        text += ["", f"## {heading}{counted}", "", *_table(head, body), *_verdicts(found), *_comparisons(found)]
+        text += _not_run(plan, found)
     if recipe.columns:
         text += ["", *(f"- {COLUMNS[name][0]}: {COLUMNS[name][1]}" for name in recipe.columns)]
     return "\n".join(text) + "\n"
@@ -94,6 +103,19 @@ def _comparisons(results: Sequence[Result]) -> list[str]:
         for name, pair in pairs
     ]
     return ["", *_table(head, rows)]
+
+
+def _not_run(plan: Plan, results: Sequence[Result]) -> list[str]:
+    """The commands that would fill the rows without figures, and about how long each takes."""
+    hours = {_command(plan, result): result.hours for result in results if result.hours is not None}
+    return ["", *(f"- not run, about {left:.1f} h: `{command}`" for command, left in hours.items())] if hours else []
+
+
+def _command(plan: Plan, result: Result) -> str:
+    networks = plan.recipe.networks_of(plan.scale_name)
+    network = next(each.name for each in networks if each.in_paper == result.network.in_paper)
+    words = ["lingraft", "reproduce", plan.name, "--scale", plan.scale_name, "--network", network, "--row", result.row]
+    return shlex.join(words)
 
 
 def _piped(cells: Sequence[str]) -> str:
