@@ -15,6 +15,7 @@ from lingraft.model import zoo
 from lingraft.solver.methods import METHODS as BOUND_METHODS
 from lingraft.training import METHODS, PRESETS, SCHEDULES
 from lingraft.training.initialization import INITIALIZATIONS
+from lingraft.work.score import SPLITS
 from lingraft.work.vnncomp.other_verifiers import TOOLS
 
 
@@ -30,6 +31,7 @@ def test_the_names_that_are_offered_are_those_that_are_known():
         "bounds": BOUND_METHODS,
         "significance": SIGNIFICANCES,
         "ranks": RANKS,
+        "split": SPLITS,
         "initialization": INITIALIZATIONS,
         "verifier": TOOLS,
         "preset": PRESETS,

@@ -132,6 +132,15 @@ def test_scores_of_a_grafted_run_leave_those_it_was_chosen_by(parent: Path, tmp_
     assert planned["grafted"] == 960
 
 
+def test_scores_of_test_images_are_to_report_and_choose_nothing(parent: Path, tmp_path: Path):
+    few = ("--score-images", 50, "--bound-images", 5, "--split", "test")
+    told = json.loads(call("score", parent, *few, "--json"))
+    assert told["scores"] == str(parent / "scores-test.npz")
+    assert told["facts"]["split"] == "test"
+    assert "training images" in fails("select", parent, "--scores", parent / "scores-test.npz", "-o", tmp_path / "m")
+    assert "unknown split" in fails("score", parent, "--split", "tset")
+
+
 def test_harm_as_the_measure_of_instability(parent: Path, tmp_path: Path):
     out, counts = tmp_path / "out", ("--bounds", "intervals", "--bound-images", 5, "--instability", "harm-per-site")
     told = json.loads(call("score", parent, "--score-images", 50, *counts, "-o", tmp_path / "scores.npz", "--json"))

@@ -28,6 +28,7 @@ NAMES: dict[str, Sequence[str]] = {
     "bounds": ("intervals", "crown", "alpha-crown"),
     "significance": ("gap", "gap-before", "adversarial-gap", "sap", "hydra", "random"),
     "ranks": ("network", "site"),
+    "split": ("train", "test"),
     "initialization": ("he", "torch", "intervals"),
     "form": ("output", "input", "batchnorm"),
     "verifier": ("marabou", "neuralsat", "alpha-beta-crown"),

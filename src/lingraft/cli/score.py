@@ -49,6 +49,13 @@ def score(
     bounds: Bounds = "crown",
     score_images: Annotated[int, typer.Option(help="Training images, the first ones, for the significance.")] = 1000,
     bound_images: Annotated[int, typer.Option(help="Training images, the first ones, for the instability.")] = 100,
+    split: Annotated[
+        str,
+        typer.Option(
+            help="train: to choose neurons by; test: to report on, kept in RUN/scores-test.npz.",
+            autocompletion=offer("split"),
+        ),
+    ] = "train",
     eps: RunEps = None,
     clip: ValueRange = "data",
     data: RunData = None,
@@ -69,6 +76,7 @@ def score(
         bounds=bounds,
         score_images=score_images,
         bound_images=bound_images,
+        split=split,
         seed=seed,
         device=device,
         out=out,
@@ -85,10 +93,13 @@ def score(
         for name, values in (scores.instability or {}).items()
     ]
     if as_json:
-        path = given.run.own_scores_path if given.run is not None and out is None else out
+        path = out
+        if given.run is not None and out is None:
+            path = given.run.test_scores_path if split == "test" else given.run.own_scores_path
         print_json({"scores": None if path is None else str(path), "facts": dict(facts), "sites": rows})
         return
-    title = f"{instability} on {facts['bound_images']:,} training images, ε = {shown_eps(facts['eps'])}, {bounds}"
+    images = "training images" if split == "train" else "test images"
+    title = f"{instability} on {facts['bound_images']:,} {images}, ε = {shown_eps(facts['eps'])}, {bounds}"
     table = Table("site", title=title, title_justify="left")
     for column in ("neurons", "mean u", "mean r_u", "mean r_s"):
         table.add_column(column, justify="right")
@@ -101,7 +112,10 @@ def score(
             f"{row['mean_significance_rank']:.2f}",
         )
     Console().print(table)
-    if given.run is not None:
+    if split == "test":
+        if given.run is not None:
+            next_step(f"lingraft report {given.words}")
+    elif given.run is not None:
         next_step(f"lingraft select {given.words} --ratio 0.5" + ("" if out is None else f" --scores {out}"))
     elif out is None:
         next_step("the same with -o scores.npz keeps them")

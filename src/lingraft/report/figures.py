@@ -349,7 +349,8 @@ def _without_verdicts(studies: Sequence[Study]) -> dict[str, str]:
     "histograms",
     "Histograms",
     "How often neurons are unstable, before and after grafting",
-    "How many neurons (on a logarithmic axis) are unstable for how many of the training images that were bounded."
+    "How many neurons (on a logarithmic axis) are unstable for how many of the images that were bounded: test images,"
+    " where they were scored, else training images."
     " In the paper, grafting pushes the distribution towards 0.",
 )
 def _histograms(studies: Sequence[Study]) -> Drawn:
@@ -365,7 +366,8 @@ def _histograms(studies: Sequence[Study]) -> Drawn:
             missing[f"{study.name} has no scores of the grafted network."] = _score_like(study, before)
         else:
             images = int(before.facts["bound_images"])
-            heading = f"{name}, {images} images, ε = {show_eps(before.facts['eps'])}"
+            of = before.facts.get("split", "training")
+            heading = f"{name}, {images} {of} images, ε = {show_eps(before.facts['eps'])}"
             counted.setdefault(heading, (images, {name: before.instability}))[1][study.name] = after.instability
     colors = _colors(studies)
     groups = {

@@ -28,7 +28,13 @@ def scored_networks(studies: Sequence[Study]) -> dict[str, tuple[Scores, list[St
 
 
 def before_and_after(study: Study) -> tuple[Scores | None, Scores | None]:
-    """Counts of unstable images of the network that a run was grafted from, and of the grafted one; None if missing."""
+    """Counts of unstable images of the network that a run was grafted from, and of the grafted one; None if missing.
+
+    Of test images, where both have them, else of training images.
+    """
+    tested = _counts(study.parent.test_scores) if study.parent is not None else None, _counts(study.test_scores)
+    if None not in tested:
+        return tested
     before, after = _counts(study.scores), _counts(study.grafted_scores)
     if before is not None and _is_grafted(before, study):
         before, after = None, after or before
@@ -52,7 +58,7 @@ def _is_grafted(scores: Scores, study: Study) -> bool:
 
 def alike(a: Scores, b: Scores) -> bool:
     """Whether two scores were made under the same conditions."""
-    return all(a.facts.get(name) == b.facts.get(name) for name in ("eps", "bounds", "bound_images"))
+    return all(a.facts.get(name) == b.facts.get(name) for name in ("eps", "bounds", "bound_images", "split"))
 
 
 def _equal(a: Scores, b: Scores) -> bool:

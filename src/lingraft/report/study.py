@@ -100,6 +100,11 @@ class Study:
         return Scores.load(path) if self.grafted_share and path.exists() else None
 
     @cached_property
+    def test_scores(self) -> Scores | None:
+        """Scores of the run's own network on test images."""
+        return Scores.load(self.run.test_scores_path) if self.run.test_scores_path.exists() else None
+
+    @cached_property
     def masks(self) -> dict[str, Tensor]:
         """Site → which neurons are grafted."""
         return {site: mask for site, (mask, _) in self._grafted.items()}

@@ -8,6 +8,7 @@
     checkpoint.safetensors   where training goes on after a stop
     scores.npz           instability and significance of every neuron; in a grafted run, those it was chosen by
     scores-grafted.npz   the same of the grafted network itself
+    scores-test.npz      the same of the run's network on test images: to report, never to choose by
     mask.safetensors     the neurons that `lingraft select` chose
     summary.json         the figures measured: SA, RA, VA …
     verdicts.jsonl       verification, one line an image
@@ -63,6 +64,7 @@ class Run:
         self.summary_path = self.path / "summary.json"
         self.scores_path = self.path / "scores.npz"
         self.grafted_scores_path = self.path / "scores-grafted.npz"
+        self.test_scores_path = self.path / "scores-test.npz"
         self.mask_path = self.path / "mask.safetensors"
         self.verdicts_path = self.path / "verdicts.jsonl"
         self.corner_verdicts_path = self.path / "corners" / "verdicts.jsonl"
@@ -151,6 +153,7 @@ class Run:
             self.summary_path,
             self.scores_path,
             self.grafted_scores_path,
+            self.test_scores_path,
             self.commands_path,
             self.settings_path,
         ):

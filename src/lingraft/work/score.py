@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,13 @@ from lingraft.model.plan import GraftingPlan
 from lingraft.model.plan import plan as plan_of
 from lingraft.model.sites import sites
 from lingraft.model.surgery import masks
+from lingraft.names import lookup
 from lingraft.runs import Run
 from lingraft.runs.holding import holding
 from lingraft.work.given import Device, Folder, images_of, kept_run, network_of, radius_of, run_of
+
+#: What can be scored: the images to choose neurons by, and those to report on.
+SPLITS = {"train": "training images", "test": "test images"}
 
 
 def score(
@@ -33,6 +38,7 @@ def score(
     bounds: str = "crown",
     score_images: int = 1000,
     bound_images: int = 100,
+    split: str = "train",
     seed: int = 0,
     device: Device = None,
     out: str | Path | None = None,
@@ -47,7 +53,11 @@ def score(
     method `score(model, data)` of your own; `instability` is count, harm, harm-per-site or harm-per-significance;
     `bounds` are intervals, crown or alpha-crown. `eps` may be a tensor of a radius for each feature; `clip` is the
     range of values (default: that of the data, else of the run, else [0, 1]; None: no limits).
+
+    With `split` "test" they are of test images, as the paper's Figure 3 shows them: no neurons can be chosen by those,
+    and in a run they are kept beside the others.
     """
+    lookup("split", split, SPLITS)
     run = kept_run(model, None)
     name, own = (significance, None) if isinstance(significance, str) else ("gap", significance)
     config = GraftingConfig(
@@ -63,9 +73,13 @@ def score(
     with ExitStack() as inside:
         if run is not None:
             inside.enter_context(holding(run.path))
-        _, images = images_of(data, "train", run, max(score_images, bound_images), clip)
+        _, images = images_of(data, split, run, max(score_images, bound_images), clip)
         scores = grafting.score(network_of(model, device), images, config, own)
-        path = run.own_scores_path if run is not None and out is None else out
+        if split == "test":
+            scores = replace(scores, facts={**scores.facts, "split": split})
+        path = out
+        if run is not None and out is None:
+            path = run.test_scores_path if split == "test" else run.own_scores_path
         if path is not None:
             scores.save(Path(path))
         if run is not None:
@@ -93,6 +107,7 @@ def select(
     """
     gammas = (float(gamma),) if isinstance(gamma, int | float) else tuple(gamma)
     if isinstance(scores, Scores) and run is None:
+        _require_training(scores)
         return grafting.select_ranked(scores, ratio, gammas, ranks)
     if run is None:
         assert not isinstance(scores, Scores)
@@ -104,6 +119,7 @@ def select(
         if kept is not None:
             inside.enter_context(holding(kept.path))
         found = scores if isinstance(scores, Scores) else Scores.load(_path(scores))
+        _require_training(found)
         mask = grafting.select_ranked(found, ratio, gammas, ranks, masks(network_of(run, "cpu")))
         path = kept.mask_path if kept is not None and out is None else out
         assert path is not None
@@ -127,6 +143,11 @@ def plan(
     if input_shape is None:
         raise LingraftError("give input_shape, the shape of one image, e.g. (3, 32, 32), or a run: `lingraft save`.")
     return plan_of(sites(network, tuple(input_shape)), mask)
+
+
+def _require_training(scores: Scores) -> None:
+    if scores.facts.get("split") == "test":
+        raise LingraftError("these scores are of test images; choose neurons by those of training images.")
 
 
 def _path(scores: Folder) -> Path:

@@ -9,7 +9,14 @@ from lingraft.model.zoo import MODELS, build, count_neurons, count_parameters
 
 @pytest.mark.parametrize(
     ("name", "neurons"),
-    [("cnn-b", 16_634), ("conv-big", 62_464), ("conv-huge", 229_888), ("conv-huge-bn", 229_888), ("resnet-4b", 14_436), ("digits-cnn", 1_600)],
+    [
+        ("cnn-b", 16_634),
+        ("conv-big", 62_464),
+        ("conv-huge", 229_888),
+        ("conv-huge-bn", 229_888),
+        ("resnet-4b", 14_436),
+        ("digits-cnn", 1_600),
+    ],
 )
 def test_neurons_as_published(name, neurons):
     assert count_neurons(name) == neurons

@@ -146,7 +146,7 @@ def _cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed:
         options = {**row.graft, **varied, **scale.graft, **on, "seed": seed}
         percent = round(100 * float(options["ratio"]))
         run = Stage("graft", options, run, title=f"{run.title}-{options['method']}-{percent}")
-    chosen = {"verify": {**scale.verify, **network.verify}}
+    chosen = {"verify": {**scale.verify, **network.verify}, "score": {**scale.score, **recipe.score}}
     measures = tuple(Stage(command, chosen.get(command, getattr(scale, command)), run) for command in recipe.measure)
     return Cell(network, row, value, seed, run, measures)
 

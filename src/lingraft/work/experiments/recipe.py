@@ -87,6 +87,8 @@ class Recipe(_Strict):
     #: scale → the networks used instead of `networks`
     networks_at: dict[str, list[Network]] = {}
     rows: list[Row] = Field(min_length=1)
+    #: changes to the options of score
+    score: Options = {}
     #: scale → changes to the options of verify
     verify_at: dict[str, Options] = {}
     #: parts of the report of the runs (their keys) that are the paper's figure
