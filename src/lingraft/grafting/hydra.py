@@ -24,7 +24,7 @@ class Hydra:
     1 − `ratio` of neurons with the highest scores in the network is kept and the others give 0; the gradient passes
     straight through this choice to all scores. Hydra starts a layer's scores at its weights divided by the largest of
     them, here: the mean magnitude of a site's activations divided by the largest. Adam takes the place of SGD, because
-    gradients of activations differ by orders of magnitude between sites. The loss is that of FGSM training.
+    gradients of activations differ by orders of magnitude between sites. The loss is the paper's: FGSM and GradAlign.
     """
 
     ratio: float
@@ -47,7 +47,7 @@ class Hydra:
         largest = {name: float(values.max()) or 1.0 for name, values in start.items()}
         scores = {name: (values / largest[name]).float().to(device).requires_grad_() for name, values in start.items()}
         optimizer = torch.optim.Adam(scores.values(), lr=self.lr)
-        loss_of = FastAdversarialLoss(Ball.around(self.eps, data.images.shape, data.clip), grad_align=0.0)
+        loss_of = FastAdversarialLoss(Ball.around(self.eps, data.images.shape, data.clip))
         order = derive_generator("cpu", self.seed, "hydra order")
         noise = derive_generator(device, self.seed, "hydra noise")
         batches = Batches(data, self.batch, shuffle=True, generator=order, device=device)
