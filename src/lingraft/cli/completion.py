@@ -20,7 +20,7 @@ NAMES: dict[str, Sequence[str]] = {
         "conv-big-half",
         "digits-cnn-half",
     ),
-    "training": ("fat", "pgd", "trades", "ibp", "crown-ibp", "mtl-ibp"),
+    "training": ("fat", "pgd", "trades", "ibp", "crown-ibp", "mtl-ibp", "sabr", "taps", "staps"),
     "grafting": ("grafting", "zero", "random", "sap", "gap", "hydra", "baseline", "auto"),
     "instability": ("count", "harm", "harm-per-site", "harm-per-significance"),
     "attack": ("pgd", "fgsm", "autoattack"),
