@@ -22,7 +22,7 @@ NAMES: dict[str, Sequence[str]] = {
     ),
     "training": ("fat", "pgd", "trades", "ibp", "crown-ibp", "mtl-ibp", "sabr", "taps", "staps"),
     "grafting": ("grafting", "zero", "random", "sap", "gap", "hydra", "baseline", "auto"),
-    "instability": ("count", "harm", "harm-per-site", "harm-per-significance"),
+    "instability": ("count", "harm", "harm-per-site", "harm-per-significance", "weighted-interval"),
     "attack": ("pgd", "fgsm", "autoattack"),
     "bounds": ("intervals", "crown", "alpha-crown"),
     "significance": ("gap", "gap-before", "adversarial-gap", "sap", "hydra", "random"),

@@ -117,6 +117,10 @@ def train(
     validation_images: Annotated[
         int | None, typer.Option(help="Images for the robust accuracy after each epoch. (default: of the preset)")
     ] = None,
+    mask: Annotated[
+        Path | None,
+        typer.Option(help="Neurons that are lines from the beginning: a file made by `lingraft select`."),
+    ] = None,
     config: Config = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the run folder holds.")] = False,
     threads: Threads = None,
@@ -164,6 +168,7 @@ def train(
             attacked_sites=attacked_sites,
             regularization=regularization,
             validation_images=validation_images,
+            mask=mask,
             seed=seed,
             device=device,
             threads=threads,

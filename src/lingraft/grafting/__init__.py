@@ -27,6 +27,7 @@ from lingraft.grafting.significance import (
     RandomSignificance,
     Significance,
 )
+from lingraft.grafting.weighted_interval import WeightedInterval
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.plan import GraftingPlan, plan
 from lingraft.model.sites import Site, grafted_activations, sites
@@ -55,6 +56,7 @@ __all__ = [
     "Scores",
     "Significance",
     "Site",
+    "WeightedInterval",
     "choose",
     "fine_tuning_defaults",
     "fine_tuning_like",

@@ -59,18 +59,18 @@ def interval_bounds(
     ones elsewhere: it is the same affine map for all images of the box either way. Dropout is left out. If `rounded`,
     bounds in float64 are widened by what rounding may have taken from them, as proofs need it.
     """
-    propagation = _Propagation(graph, statistics or {}, share if rounded else _nothing)
+    propagation = Propagation(graph, statistics, share if rounded else None)
     last = propagation.run(Interval(lower, upper))
     return IntervalBounds(propagation.found, propagation.first or last, last, propagation.outputs)
 
 
-class _Propagation(fx.Interpreter):
+class Propagation(fx.Interpreter):
     """Runs a graph on intervals up to the last linear layer and keeps what goes into each site."""
 
-    def __init__(self, graph: BoundedGraph, statistics: Statistics, loss: "_Share"):
+    def __init__(self, graph: BoundedGraph, statistics: Statistics | None = None, loss: "_Share | None" = None):
         super().__init__(graph.module)
         self.sites = graph.sites
-        self.statistics, self.loss = statistics, loss
+        self.statistics, self.loss = statistics or {}, loss or _nothing
         self.skipped = graph.last if graph.last_layer is not None else None
         self.first: Interval | None = None
         self.found: dict[str, Interval] = {}
