@@ -5,7 +5,7 @@ from torch import nn
 
 import lingraft
 from lingraft.data import ImageSet
-from lingraft.grafting import WeightedInterval
+from lingraft.grafting.weighted_interval import WeightedInterval
 from lingraft.solver.methods import METHODS
 from lingraft.solver.network import Network
 

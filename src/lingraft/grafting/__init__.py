@@ -27,7 +27,6 @@ from lingraft.grafting.significance import (
     RandomSignificance,
     Significance,
 )
-from lingraft.grafting.weighted_interval import WeightedInterval
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.plan import GraftingPlan, plan
 from lingraft.model.sites import Site, grafted_activations, sites
@@ -56,7 +55,6 @@ __all__ = [
     "Scores",
     "Significance",
     "Site",
-    "WeightedInterval",
     "choose",
     "fine_tuning_defaults",
     "fine_tuning_like",

@@ -112,8 +112,9 @@ def graft_and_tune(
     mixes interval-certified training into the loss, e.g. "mtl-ibp:0.01", or takes its place, "sabr:0.1". What is not
     said of fine-tuning is as the run was trained. `out` is the run folder to write (default: beside the run, named
     after method and percent). Called again with the same arguments it goes on after a stop. `on_epoch` is called after
-    each epoch of fine-tuning, as in `lingraft.train`. `eps` may be a tensor of a radius for each feature, and `clip` is the range of values; by default
-    both are those of the run. Single steps of it: `lingraft.score`, `select` and `graft`.
+    each epoch of fine-tuning, as in `lingraft.train`. `eps` may be a tensor of a radius for each feature, and `clip` is
+    the range of values; by default both are those of the run. Single steps of it: `lingraft.score`, `select` and
+    `graft`.
     """
     parent = kept_run(model, None)
     config = GraftingConfig(
