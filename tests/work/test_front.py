@@ -8,7 +8,6 @@ import pytest
 import lingraft
 from lingraft.files import read_lines
 
-
 QUICK: dict[str, Any] = {
     "eps": "0.05", "first_epochs": 1, "epochs": 1, "validation_images": 2, "validation_timeout": 0.2,
     "images": 2, "timeout": 0.2, "workers": 0, "threads": 1,
