@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lingraft.work.experiments.reproduce import list_recipes as list_recipes
     from lingraft.work.experiments.reproduce import reproduce as reproduce
     from lingraft.work.exporting import export as export
+    from lingraft.work.front import front as front
     from lingraft.work.gallery import gallery as gallery
     from lingraft.work.graft import graft_and_tune as graft_and_tune
     from lingraft.work.look import list_models as list_models
@@ -63,6 +64,7 @@ _HOME = {
     "evaluate": "lingraft.work.evaluate",
     "export": "lingraft.work.exporting",
     "export_onnx": "lingraft.formats.onnx_export",
+    "front": "lingraft.work.front",
     "gallery": "lingraft.work.gallery",
     "graft": "lingraft.model.surgery",
     "graft_and_tune": "lingraft.work.graft",

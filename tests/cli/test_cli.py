@@ -44,7 +44,7 @@ def test_an_option_is_spelled_alike_in_all_commands():
 
 @pytest.mark.parametrize("name", ["eps", "clip", "data", "workers", "memory", "threads", "seed", "device", "as_json"])
 def test_shared_options_say_the_same_in_all_commands(name):
-    own = {"eps": ["train", "save"], "data": ["train", "save"], "workers": ["vnncomp"]}.get(
+    own = {"eps": ["train", "save", "front"], "data": ["train", "save", "front"], "workers": ["vnncomp"]}.get(
         name, []
     )  # where it means something else
     assert len({text for command, (_, text) in _options()[name].items() if command not in own}) == 1

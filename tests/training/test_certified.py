@@ -33,12 +33,13 @@ from lingraft.training import (
     train_network,
     with_preset,
 )
-from lingraft.training.certified import CertifiedLoss, IntervalTraining, MixedTraining
+from lingraft.training.certified import CertifiedLoss, IntervalTraining, MixedTraining, SmallBoxTraining
 from lingraft.training.differentiable import Interval, clean_pass, graph_of, interval_bounds, margin_intervals
 from lingraft.training.differentiable.certify import certified_by_intervals
 from lingraft.training.differentiable.intervals import IntervalBounds
 from lingraft.training.madry import PgdLoss
 from lingraft.training.ramp import Ramp
+from lingraft.training.small_box import SmallBox
 from lingraft.training.standard import StandardLoss
 from lingraft.training.step import take_step
 from lingraft.training.tightness import balance, tightness
@@ -88,15 +89,29 @@ def test_the_losses_follow_the_radius() -> None:
     assert full == CertifiedLoss(Ball.of(EPS), weight=0.5)
     mixed = MixedTraining(EPS, ramp, alpha=0.2, attack_steps=3)
     assert mixed.at(9.0) == CertifiedLoss(Ball.of(EPS), weight=0.2, other=PgdLoss(Ball.of(EPS), 3))
+    small = SmallBoxTraining(EPS, ramp, 0.3, attacked_sites=2, attack_steps=4, regularization=0.4)
+    grown = CertifiedLoss(Ball.of(EPS), small_box=SmallBox(0.3, 4), attacked_sites=2, attack_steps=4)
+    assert small.at(9.0) == grown
+    assert small.at(0.5) == replace(grown, eps=Ball.of(EPS).scaled(1e-3), regularization=0.4)
 
 
 def test_methods_and_their_defaults() -> None:
-    for method in ("ibp", "crown-ibp", "mtl-ibp"):
+    for method in ("sabr", "taps", "staps", "ibp", "crown-ibp", "mtl-ibp"):
         config = with_preset("laptop", EPS, method)
         assert config.growth == Ramp(1, 9)
         assert config.learning_rate()(8.0) == pytest.approx(1.0)
         assert (loss_at(make_loss(config), math.inf).weight == 1.0) == (method != "mtl-ibp")  # type: ignore[attr-defined]
         assert isinstance(make_loss(replace(config, eps=0.0)), StandardLoss)
+    box, sites = SmallBox(0.2, 3), 2
+    for method, expected in (("sabr", (box, 0)), ("taps", (None, sites)), ("staps", (box, sites))):
+        small = with_preset("laptop", EPS, method, small_box=0.2, attacked_sites=sites, attack_steps=3)
+        last = loss_at(make_loss(small), math.inf)
+        assert (last.small_box, last.attacked_sites, last.attack_steps) == (*expected, 3)  # type: ignore[attr-defined]
+        assert ("small_box" in small.as_dict(), "attacked_sites" in small.as_dict()) == (
+            expected[0] is not None,
+            expected[1] > 0,
+        )
+    assert not {"small_box", "attacked_sites"} & config.as_dict().keys()
     steps = replace(config, schedule="step", epochs=160).learning_rate()
     assert [round(steps(time), 6) for time in (0, 119, 120, 139, 140)] == [1, 1, 0.1, 0.1, 0.01]
     plain = TrainingConfig(EPS)
@@ -112,6 +127,8 @@ def test_methods_and_their_defaults() -> None:
         ({"warm_up": -1}, "warm_up must be at least 0"),
         ({"kappa": (1.0, 2.0)}, "kappa"),
         ({"alpha": 0.0}, "alpha"),
+        ({"small_box": 0.0}, "small_box must be above 0 and at most 1"),
+        ({"attacked_sites": -1}, "attacked_sites must be at least 0"),
         ({"gradient_clip": 0.0}, "gradient_clip"),
         ({"regularization": -1.0}, "regularization"),
         ({"optimizer": "adm"}, "unknown optimizer 'adm'.*'adam'"),
@@ -196,7 +213,7 @@ def test_the_regularizers_by_hand() -> None:
     graph = graph_of(model)
     first = Interval(torch.zeros(1, 2), torch.full((1, 2), 0.2))
     site = Interval(torch.tensor([[1.0, 2.0, -2.0, -1.0]]), torch.tensor([[2.0, 3.0, -1.0, 1.0]]))
-    found = IntervalBounds({"2": site}, first, site)
+    found = IntervalBounds({"2": site}, first, site, {})
     # E(Δ₀) = 0.2 and E(Δ) = 1.25: a ratio of 0.16, where 0.5 would cost nothing
     assert float(tightness(found)) == pytest.approx((0.5 - 0.16) / 0.5)
     # centers 1.5, 2.5 are active, −1.5 is inactive, 0 is neither; their mean is 0.625
@@ -206,7 +223,7 @@ def test_the_regularizers_by_hand() -> None:
     assert variance > 0.5  # costs nothing
     assert float(balance(graph, found)) == pytest.approx((0.5 - mean) / 0.5)
     wide = Interval(torch.full((1, 4), -1.0), torch.full((1, 4), 1.0))
-    assert float(balance(graph, IntervalBounds({"2": wide}, first, wide))) == 0  # nothing to balance
+    assert float(balance(graph, IntervalBounds({"2": wide}, first, wide, {}))) == 0  # nothing to balance
 
 
 def test_descending_on_the_regularizers_makes_bounds_narrower() -> None:
@@ -269,6 +286,20 @@ def test_ibp_certifies_far_more_than_adversarial_training(
     records = read_lines(tmp_path / "ibp" / "history.jsonl")
     assert records[-1]["certified"] == history.epochs[-1].certified
     assert "certified" not in read_lines(tmp_path / "fat" / "history.jsonl")[-1]
+
+
+@pytest.mark.parametrize("method", ["sabr", "taps", "staps"])
+def test_training_with_small_boxes_makes_bounds_tighter(batch: tuple[nn.Module, Tensor, Tensor], method: str) -> None:
+    model, images, labels = batch
+    initialize_for_intervals(model)
+    loss = loss_at(make_loss(with_preset("laptop", EPS, method, small_box=0.4)), math.inf)
+    before = value_of(CertifiedLoss(EPS), batch)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(30):
+        _, figures = take_step(model, optimizer, loss, images, labels, generator)
+    assert value_of(CertifiedLoss(EPS), batch) < 0.9 * before
+    assert figures.keys() == {"certified_accuracy" if method == "taps" else "small_box_accuracy"}
 
 
 def test_a_network_that_cannot_be_bounded_is_refused_before_anything_is_written(

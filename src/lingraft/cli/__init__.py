@@ -24,7 +24,7 @@ from lingraft.version import __version__
 #: The commands in the order in which a person would use them, under the headings of `lingraft --help`.
 WORKFLOW = {
     "Start here": ("demo", "doctor", "data", "zoo", "gallery"),
-    "Train and graft": ("train", "save", "evaluate", "score", "select", "graft"),
+    "Train and graft": ("train", "save", "evaluate", "score", "select", "graft", "front"),
     "Prove": ("verify", "check", "corners"),
     "Look at results": ("report", "runs", "show", "reproduce"),
     "Other tools": ("export", "vnncomp", "compare"),
@@ -85,6 +85,7 @@ from lingraft.cli import (  # noqa: E402, F401
     doctor,
     evaluate,
     export,
+    front,
     gallery,
     graft,
     report,

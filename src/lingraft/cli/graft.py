@@ -40,8 +40,8 @@ Unstable = Annotated[
     str,
     typer.Option(
         "--instability",
-        help="How much a neuron stands in the way of a proof: count (the paper's), harm, harm-per-site or"
-        " harm-per-significance.",
+        help="How much a neuron stands in the way of a proof: count (the paper's), harm, harm-per-site,"
+        " harm-per-significance or weighted-interval.",
         autocompletion=offer("instability"),
     ),
 ]
@@ -106,8 +106,8 @@ def graft(
     finetune_loss: Annotated[
         str | None,
         typer.Option(
-            help="Mix interval-certified training into the loss with a weight from 0 to 1, e.g. mtl-ibp:0.01."
-            " (default: none, as in the paper)"
+            help="Mix interval-certified training into the loss with a weight from 0 to 1, mtl-ibp:0.01, or take the"
+            " bound of a box with a share of the ball instead, sabr:0.1. (default: neither, as in the paper)"
         ),
     ] = None,
     freeze_weights: Annotated[bool, typer.Option("--freeze-weights", help="Train slopes and intercepts only.")] = False,

@@ -62,7 +62,8 @@ def train(
     method: Annotated[
         str,
         typer.Option(
-            help="fat (fast adversarial training with GradAlign), pgd, trades; certified: ibp, crown-ibp, mtl-ibp.",
+            help="fat (fast adversarial training with GradAlign), pgd, trades; certified: ibp, crown-ibp, mtl-ibp,"
+            " sabr, taps, staps.",
             autocompletion=offer("training"),
         ),
     ] = "fat",
@@ -92,7 +93,7 @@ def train(
     ] = None,
     grad_align: Annotated[float, typer.Option(help="λ of GradAlign (fat); 0 switches it off.")] = 0.2,
     attack_steps: Annotated[
-        int | None, typer.Option(help="Steps of the attack in training. (default: pgd, trades: 10; mtl-ibp: 1)")
+        int | None, typer.Option(help="Steps of the attack in training. (default: pgd, trades: 10; certified: 1)")
     ] = None,
     trades_beta: Annotated[float, typer.Option(help="β of TRADES.")] = 6.0,
     warm_up: Annotated[int | None, typer.Option(help="Certified: epochs with radius 0. (default: 1)")] = None,
@@ -104,11 +105,21 @@ def train(
         str, typer.Option(help="Certified: weight of the clean loss at the start and at the end of the ramp.")
     ] = "0,0",
     alpha: Annotated[float, typer.Option(help="α of MTL-IBP, the weight of the certified term.")] = 0.01,
+    small_box: Annotated[
+        float, typer.Option(help="SABR, STAPS: width of the box around an attacked image, as a share of the ball's.")
+    ] = 0.1,
+    attacked_sites: Annotated[
+        int, typer.Option(help="TAPS, STAPS: activations, the last ones, that are attacked instead of bounded.")
+    ] = 1,
     regularization: Annotated[
         float, typer.Option(help="Certified: λ of the regularizers that fade while the radius grows; 0: none.")
     ] = 0.5,
     validation_images: Annotated[
         int | None, typer.Option(help="Images for the robust accuracy after each epoch. (default: of the preset)")
+    ] = None,
+    mask: Annotated[
+        Path | None,
+        typer.Option(help="Neurons that are lines from the beginning: a file made by `lingraft select`."),
     ] = None,
     config: Config = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the run folder holds.")] = False,
@@ -153,8 +164,11 @@ def train(
             ramp=ramp,
             kappa=_parse_kappa(kappa),
             alpha=alpha,
+            small_box=small_box,
+            attacked_sites=attacked_sites,
             regularization=regularization,
             validation_images=validation_images,
+            mask=mask,
             seed=seed,
             device=device,
             threads=threads,

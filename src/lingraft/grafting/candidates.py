@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lingraft import pareto
 from lingraft.errors import LingraftError
 
 #: Ratios that are tried first, from low to high; the distance of those tried around the best of them; and what is tried
@@ -52,11 +53,7 @@ def require_best(candidates: Sequence[Candidate], min_sa: float) -> Candidate:
 
 def front(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The Pareto front by rising SA: no other candidate has both an SA and a VA as high, and one of them higher."""
-    kept: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda c: (-c.sa, -c.va, c.ratio)):
-        if not kept or candidate.va > kept[-1].va:
-            kept.append(candidate)
-    return kept[::-1]
+    return pareto.front(sorted(candidates, key=lambda c: c.ratio), lambda c: (c.sa, c.va))
 
 
 def next_setting(tried: Sequence[Candidate], measures: Sequence[str], min_sa: float) -> tuple[str, float] | None:

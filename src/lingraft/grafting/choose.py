@@ -15,6 +15,7 @@ from lingraft.grafting.instability import Instability
 from lingraft.grafting.scores import Scores
 from lingraft.grafting.selection import GAMMAS, select
 from lingraft.grafting.significance import SIGNIFICANCES, Significance
+from lingraft.grafting.weighted_interval import WeightedInterval
 from lingraft.model.sites import sites
 from lingraft.model.surgery import require_finite, shapes
 from lingraft.names import lookup
@@ -99,6 +100,8 @@ def _instability(
 ) -> dict[str, Tensor]:
     if config.instability == "count":
         return Instability(config.eps, config.bounds).score(model, few)
+    if config.instability == "weighted-interval":
+        return WeightedInterval(config.eps, config.bounds).score(model, few)
     harm = Harm(config.eps, config.bounds).score(model, few)
     if config.instability == "harm-per-site":
         return per_site(harm)

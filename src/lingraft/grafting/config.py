@@ -52,6 +52,7 @@ INSTABILITIES: dict[str, str] = {
     "harm": "how much its relaxation loosens the certified margins",
     "harm-per-site": "the same, relative to the mean of its site",
     "harm-per-significance": "the same, for each unit of significance",
+    "weighted-interval": "how wide its interval is, by the weights that carry it on (Han and Kim 2025)",
 }
 
 
@@ -86,7 +87,7 @@ class GraftingConfig:
         lookup("instability", self.instability, INSTABILITIES)
         lookup("ranks", self.ranks, RANKS)
         lookup("bounds", self.bounds, BOUNDS)
-        if self.instability != "count" and self.bounds == "alpha-crown":
+        if self.instability.startswith("harm") and self.bounds == "alpha-crown":
             raise LingraftError("harm is measured in the backward pass of CROWN. Choose the bounds crown or intervals.")
         object.__setattr__(self, "eps", radius(self.eps, alike=True))
         if not (math.isfinite(self.ratio) and 0 <= self.ratio <= 1):
@@ -126,6 +127,10 @@ class FineTuning:
     prune_below: float = 1e-3
     #: α, the share of interval-certified training in the loss, as in MTL-IBP; 0: none, as in the paper
     certified: float = 0.0
+    #: λ of SABR: fine-tune on the bound of a small box around the attacked image, with this share of the ball; 0: no
+    small_box: float = 0.0
+    #: whether the network has not been trained before: ε of a certified method grows first
+    from_scratch: bool = False
 
     def __post_init__(self) -> None:
         for name in self.regularize:
@@ -136,14 +141,17 @@ class FineTuning:
                 raise LingraftError(f"{name} must be above 0, not {value}.")
         if not 0 <= self.certified <= 1:
             raise LingraftError(f"the weight of the certified term must lie between 0 and 1, not {self.certified}.")
+        if not 0 <= self.small_box <= 1:
+            raise LingraftError(f"the share of the small box must lie between 0 and 1, not {self.small_box}.")
         if self.freeze_weights and self.regularize:
             raise LingraftError("regularizers train the weights; frozen weights cannot be regularized. Leave one out.")
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-able; without the certified term if there is none."""
+        """JSON-able; without what is not used of what came after version 0.1.0."""
         settings = {**asdict(self), "training": self.training.as_dict(), "regularize": list(self.regularize)}
-        if not self.certified:
-            del settings["certified"]
+        for name in ("certified", "small_box", "from_scratch"):
+            if not settings[name]:
+                del settings[name]
         return settings
 
 
@@ -151,6 +159,7 @@ class FineTuning:
 _INHERITED = (
     "method", "batch", "momentum", "weight_decay", "fgsm_step", "grad_align", "attack_steps", "trades_beta",
     "validation_steps", "validation_images", "optimizer", "gradient_clip", "kappa", "alpha",
+    "small_box", "attacked_sites",
 )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ from lingraft.training import (
 from lingraft.training.callbacks import OnEpoch, print_epoch
 from lingraft.training.certified import CertifiedLoss
 from lingraft.training.checkpoint import refuse_foreign
+from lingraft.training.small_box import SmallBox
 from lingraft.training.train import named_loss
 
 
@@ -157,9 +158,15 @@ def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], own
         groups.insert(0, {"params": weights, "lr": training.lr, "weight_decay": training.weight_decay})
     if "prune" in tuning.regularize:
         prune_small_weights(model, tuning.prune_below)
+    loss = make_loss(training) if own is None else own
+    if tuning.from_scratch:
+        keep_from = training.growth.full_from if training.certified else 0
+        return Plan(training, loss, groups, settings, keep_from=keep_from, certify=training.certified)
     # of a loss that changes with time, the last one: of a certified method, that for the full radius
-    loss = loss_at(make_loss(training) if own is None else own, math.inf)
-    if tuning.certified:
+    loss = loss_at(loss, math.inf)
+    if tuning.small_box:
+        loss = CertifiedLoss(training.ball, small_box=SmallBox(tuning.small_box, training.attack_steps))
+    elif tuning.certified:
         loss = CertifiedLoss(training.ball, tuning.certified, other=loss)
     parts: list[tuple[float, Loss]] = [(1.0, loss)]
     if "stability" in tuning.regularize:
@@ -167,7 +174,7 @@ def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], own
     if "l1" in tuning.regularize:
         parts.append((tuning.l1, WeightNorm()))
     whole = loss if len(parts) == 1 else total(*parts)
-    certify = training.certified or tuning.certified > 0
+    certify = training.certified or max(tuning.certified, tuning.small_box) > 0
     return Plan(training, whole, groups, settings, certify=certify)
 
 

@@ -10,6 +10,7 @@ from lingraft.attack.ball import bounds
 from lingraft.ball import Ball, Eps
 from lingraft.training.differentiable import (
     Interval,
+    attacked_margins,
     clean_pass,
     crown_cross_entropy,
     graph_of,
@@ -21,7 +22,11 @@ from lingraft.training.differentiable.comparison import require_agreement_once
 from lingraft.training.loss import Figures, Loss
 from lingraft.training.madry import PgdLoss
 from lingraft.training.ramp import Ramp
+from lingraft.training.small_box import SmallBox
 from lingraft.training.tightness import balance, tightness
+
+#: How much more the attacked half of TAPS weighs in the gradient than the bound it is multiplied with: the authors'.
+ATTACKED_WEIGHT = 5.0
 
 #: The regularizers are computed at this part of the radius at least: at radius 0 there is no width to compare.
 SMALLEST_PART = 1e-3
@@ -33,8 +38,10 @@ class CertifiedLoss:
 
     The bound is the cross entropy at the lower bounds of the margins over the ball of radius `eps`, cut to the range of
     values. Batch norm in training mode normalizes the bounds by the statistics of the clean images (Shi et al. 2021).
+    With a `small_box` the bound is that of a part of the ball; with `attacked_sites` it is multiplied with the cross
+    entropy at margins that are attacked behind the box of a hidden layer. Neither is an upper bound any more.
     Papers: Gowal et al., "On the effectiveness of interval bound propagation", 2018; De Palma et al., "Expressive
-    losses for verified robustness via convex combinations", ICLR 2024.
+    losses for verified robustness via convex combinations", ICLR 2024; `SmallBox` and `attacked_margins` have theirs.
     """
 
     eps: Ball | Eps
@@ -45,6 +52,11 @@ class CertifiedLoss:
     crown: float = 0.0
     #: λ of the warm-up regularizers
     regularization: float = 0.0
+    #: the part of the ball that is bounded; None: all of it
+    small_box: SmallBox | None = None
+    #: how many activations, the last ones, are attacked instead of bounded, and in how many steps
+    attacked_sites: int = 0
+    attack_steps: int = 1
 
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator
@@ -54,12 +66,24 @@ class CertifiedLoss:
         logits, statistics = None, None
         if graph.normalizes_by_batch or (self.other is None and self.weight < 1):
             logits, statistics = clean_pass(graph, images)
-        box = Interval(*bounds(images, self.eps))
+        if self.small_box is None:
+            box, bounded = Interval(*bounds(images, self.eps)), "certified_accuracy"
+        else:
+            box, bounded = self.small_box.around(model, images, labels, self.eps, generator), "small_box_accuracy"
         found = interval_bounds(graph, *box, statistics)
         margins = margin_intervals(graph, found.last, labels).lower
         certified = (margins.detach() > 0).sum(1) == margins.shape[1] - 1  # all but that of the label with itself
-        figures: Figures = {"certified_accuracy": certified.float().mean()}
+        figures: Figures = {bounded: certified.float().mean()}
         worst = worst_cross_entropy(margins, labels)
+        if self.attacked_sites:
+            attacked = attacked_margins(
+                graph, found, box, labels, self.attacked_sites, generator,
+                steps=self.attack_steps, statistics=statistics,
+            )  # fmt: skip
+            value = F.cross_entropy(-attacked, labels, reduction="none")
+            # the same value, with so many times the gradient
+            value = ATTACKED_WEIGHT * value - (ATTACKED_WEIGHT - 1) * value.detach()
+            worst = (value * F.cross_entropy(-margins, labels, reduction="none")).mean()
         if self.crown > 0:
             by_crown = crown_cross_entropy(graph, found, box, labels, statistics).mean()
             worst = (1 - self.crown) * worst + self.crown * by_crown
@@ -128,4 +152,31 @@ class MixedTraining:
             weight=self.alpha,
             other=PgdLoss(eps, self.attack_steps),
             regularization=self.regularization * (1 - part),
+        )
+
+
+@dataclass(frozen=True)
+class SmallBoxTraining:
+    """SABR, TAPS and STAPS: interval bounds of a small box around an attacked image, of the last activations an attack.
+
+    SABR (Müller et al. 2023) has a `share` below 1 and no `attacked_sites`, TAPS (Mao et al. 2023) the share 1, STAPS
+    both. With neither it is IBP. ε grows and the regularizers fade as in IBP.
+    """
+
+    eps: Ball | Eps
+    ramp: Ramp
+    share: float = 0.1
+    attacked_sites: int = 0
+    attack_steps: int = 1
+    regularization: float = 0.5
+
+    def at(self, time: float) -> Loss:
+        """The loss at a time in epochs."""
+        part = self.ramp(time)
+        return CertifiedLoss(
+            Ball.of(self.eps).scaled(max(part, SMALLEST_PART)),
+            regularization=self.regularization * (1 - part),
+            small_box=SmallBox(self.share, self.attack_steps) if self.share < 1 else None,
+            attacked_sites=self.attacked_sites,
+            attack_steps=self.attack_steps,
         )

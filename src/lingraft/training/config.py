@@ -8,7 +8,7 @@ from typing import Any
 from lingraft.ball import PIXELS, Ball, Eps, Radius, Range, eps_name, largest, radius, shown, value_range
 from lingraft.errors import LingraftError
 from lingraft.names import lookup
-from lingraft.training.certified import IntervalTraining, MixedTraining
+from lingraft.training.certified import IntervalTraining, MixedTraining, SmallBoxTraining
 from lingraft.training.fast import FastAdversarialLoss
 from lingraft.training.initialization import INITIALIZATIONS
 from lingraft.training.loss import Loss, ScheduledLoss
@@ -53,7 +53,7 @@ class TrainingConfig:
     fgsm_step: float = 1.25
     #: λ of GradAlign
     grad_align: float = 0.2
-    #: steps of the attack inside PGD training, TRADES and MTL-IBP
+    #: steps of the attack inside PGD training, TRADES, MTL-IBP, SABR and (S)TAPS
     attack_steps: int = 10
     #: β of TRADES
     trades_beta: float = 6.0
@@ -75,6 +75,10 @@ class TrainingConfig:
     alpha: float = 0.01
     #: λ of the regularizers that fade while ε grows
     regularization: float = 0.5
+    #: SABR and STAPS: λ, the width of the box around an attacked image as a share of that of the ball
+    small_box: float = 0.1
+    #: TAPS and STAPS: how many activations, the last ones, are attacked instead of bounded
+    attacked_sites: int = 1
     #: the range of values of the data
     clip: Range = PIXELS
 
@@ -109,6 +113,9 @@ class TrainingConfig:
         _check("regularization", self.regularization, at_least=0)
         if not 0 < self.alpha <= 1:
             raise LingraftError(f"alpha must be above 0 and at most 1, not {self.alpha}.")
+        if not 0 < self.small_box <= 1:
+            raise LingraftError(f"small_box must be above 0 and at most 1, not {self.small_box}.")
+        _check("attacked_sites", self.attacked_sites, at_least=0)
         if not all(0 <= kappa <= 1 for kappa in self.kappa):
             raise LingraftError(f"kappa must be two weights between 0 and 1, not {self.kappa}.")
         if self.growth.full_from >= self.epochs:
@@ -148,6 +155,10 @@ class TrainingConfig:
         if not self.certified:
             for name in _CERTIFIED_SETTINGS:
                 del settings[name]
+        for name in {own for method in METHODS.values() for own in method.settings}.difference(
+            METHODS[self.method].settings
+        ):
+            del settings[name]
         if self.optimizer == "sgd" and self.gradient_clip is None:
             del settings["optimizer"], settings["gradient_clip"]
         if self.initialization is None:
@@ -173,11 +184,25 @@ class Method:
     certified: bool = False
     #: whether the best epoch is the one of which intervals certify most; MTL-IBP leaves proofs to a verifier
     keep_certified: bool = False
+    #: settings that only this method and its kin have: runs of the others do not mention them
+    settings: tuple[str, ...] = ()
 
 
 def _interval_training(config: TrainingConfig) -> ScheduledLoss:
     crown = config.method == "crown-ibp"
     return IntervalTraining(config.ball, config.growth, config.kappa, config.regularization, crown)
+
+
+def _small_box_training(config: TrainingConfig) -> ScheduledLoss:
+    own = METHODS[config.method].settings
+    return SmallBoxTraining(
+        config.ball,
+        config.growth,
+        config.small_box if "small_box" in own else 1.0,
+        config.attacked_sites if "attacked_sites" in own else 0,
+        config.attack_steps,
+        config.regularization,
+    )
 
 
 #: The one list of methods: name → what it is.
@@ -201,6 +226,24 @@ METHODS: dict[str, Method] = {
             config.ball, config.growth, config.alpha, config.attack_steps, config.regularization
         ),
         certified=True,
+    ),
+    "sabr": Method(
+        "certified training with intervals of small boxes around attacked images",
+        _small_box_training,
+        certified=True,
+        settings=("small_box",),
+    ),
+    "taps": Method(
+        "certified training with intervals up to the last activations, which are attacked",
+        _small_box_training,
+        certified=True,
+        settings=("attacked_sites",),
+    ),
+    "staps": Method(
+        "the same, with intervals of small boxes",
+        _small_box_training,
+        certified=True,
+        settings=("small_box", "attacked_sites"),
     ),
 }
 

@@ -109,11 +109,12 @@ def graft_and_tune(
     `data` are to train on, `test_data` (default: the test images of `data`) to measure what grafting did.
     `ratio` of all neurons (default: half) are grafted by `method`; a `mask`, or the file of one, names them instead.
     With method "auto" the ratio and the instability are those that prove most while keeping `min_sa`. `finetune_loss`
-    mixes interval-certified training into the loss, e.g. "mtl-ibp:0.01". What is not said of fine-tuning is as the run
-    was trained. `out` is the run folder to write (default: beside the run, named after method and percent). Called
-    again with the same arguments it goes on after a stop. `on_epoch` is called after each epoch of fine-tuning, as in
-    `lingraft.train`. `eps` may be a tensor of a radius for each feature, and `clip` is the range of values; by default
-    both are those of the run. Single steps of it: `lingraft.score`, `select` and `graft`.
+    mixes interval-certified training into the loss, e.g. "mtl-ibp:0.01", or takes its place, "sabr:0.1". What is not
+    said of fine-tuning is as the run was trained. `out` is the run folder to write (default: beside the run, named
+    after method and percent). Called again with the same arguments it goes on after a stop. `on_epoch` is called after
+    each epoch of fine-tuning, as in `lingraft.train`. `eps` may be a tensor of a radius for each feature, and `clip` is
+    the range of values; by default both are those of the run. Single steps of it: `lingraft.score`, `select` and
+    `graft`.
     """
     parent = kept_run(model, None)
     config = GraftingConfig(
@@ -153,7 +154,7 @@ def graft_and_tune(
             line_lr,
             freeze_weights,
             tuple(regularize),
-            certified=_certified_weight(finetune_loss),
+            **_certified_term(finetune_loss),
         )
     wanted = None
     if method == "auto":
@@ -319,14 +320,15 @@ def _say(line: str) -> None:
     console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
-def _certified_weight(text: str | None) -> float:
-    """α of --finetune-loss."""
+def _certified_term(text: str | None) -> dict[str, float]:
+    """What --finetune-loss says: the setting of `FineTuning` that it means."""
     if text is None:
-        return 0.0
-    name, _, weight = text.partition(":")
+        return {}
+    name, _, number = text.partition(":")
     try:
-        if name == "mtl-ibp":
-            return float(weight)
-    except ValueError:
-        pass
-    raise LingraftError(f"--finetune-loss {text!r} is not a loss. Write it with its weight, like mtl-ibp:0.01.")
+        return {{"mtl-ibp": "certified", "sabr": "small_box"}[name]: float(number)}
+    except (KeyError, ValueError):
+        raise LingraftError(
+            f"--finetune-loss {text!r} is not a loss. Write mtl-ibp with its weight, like mtl-ibp:0.01, or sabr with"
+            " the share of the ball, like sabr:0.1."
+        ) from None

@@ -32,13 +32,12 @@ from lingraft.model.plain import copied
 from lingraft.model.surgery import masks
 from lingraft.pool.place import Place
 from lingraft.runs import ModelDescription, Run
-from lingraft.runs.summary import summarize
-from lingraft.runs.verdicts import Verdicts, digest_weights
+from lingraft.runs.verdicts import digest_weights
 from lingraft.solver.conversion import convert
 from lingraft.solver.digest import digest_network
-from lingraft.solver.request import Limits, Request
+from lingraft.solver.request import Limits
 from lingraft.training import Destination, TrainingData
-from lingraft.work.keeping import find_verdicts
+from lingraft.work.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -159,12 +158,10 @@ class Search:
 
     def _verify(self, run: Run, model: nn.Module, what: str) -> tuple[float, float]:
         """Shares of the first validation images that are verified and undecided; verdicts are kept in the run."""
-        few = self.data.validation.take(min(self.wanted.images, len(self.data.validation)))
-        request = Request(model, few.pixels(), few.labels, eps=self.config.eps, clip=few.clip)
-        limits = Limits(self.wanted.timeout, seed=self.config.seed)
-        verdicts = Verdicts(run, "validation", request, limits)
-        results = find_verdicts(request, limits, Place(self.wanted.workers), verdicts=verdicts, title=what)
-        summary = summarize(results, self.wanted.timeout)
+        wanted, seed = self.wanted, self.config.seed
+        place = Place(wanted.workers)
+        validation = Validation(self.data.validation, self.config.eps, wanted.images, wanted.timeout, place, seed)
+        summary = validation.verify(run, model, what)
         assert summary.va is not None
         assert summary.unknown_share is not None
         return summary.va, summary.unknown_share

@@ -1,6 +1,6 @@
 """Training a network of the zoo or one of the user's own, in a run folder."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lingraft.ball import GIVEN, Clip, Eps, Radius, largest, radius
 from lingraft.data import ImageSet, is_known, spec_of
@@ -16,6 +16,7 @@ from lingraft.data import load as load_data
 from lingraft.device import device_of, limited_threads, require_precision, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults
+from lingraft.grafting.mask_file import load_mask
 from lingraft.model import zoo
 from lingraft.model.plain import copied, plain
 from lingraft.model.sites import grafted_activations
@@ -90,8 +91,11 @@ def train(
     ramp: int | None = None,
     kappa: tuple[float, float] = (0.0, 0.0),
     alpha: float = 0.01,
+    small_box: float = 0.1,
+    attacked_sites: int = 1,
     regularization: float = 0.5,
     validation_images: int | None = None,
+    mask: str | Path | Mapping[str, Tensor] | None = None,
     augment: bool | None = None,
     parent: Folder | None = None,
     seed: int = 0,
@@ -114,6 +118,9 @@ def train(
     A grafted model is fine-tuned as in the paper, down from `lr` (default: 0.001) for the weights and from `line_lr`
     (default: 0.01) for slopes and intercepts; `parent` is the run that it comes from.
 
+    The neurons of a `mask`, or of the file of one, are lines from the beginning, and are trained with the rest, at
+    `line_lr` (default: 0.01; with Adam, `lr`).
+
     The epoch with the best robust accuracy on `validation` is kept; without it, the last tenth of `data` is put aside
     for that. `eps` is a number, a text such as "2/255", or a tensor with a radius for each feature, in the shape of one
     sample; `clip` is the range of values (default: that of the data, else [0, 1]; None: no limits), which attacks stay
@@ -130,8 +137,13 @@ def train(
     data = data if named(data) is None else named(data)
     spec = spec_of(data) if isinstance(data, str) else None
     is_grafted = isinstance(model, nn.Module) and bool(grafted_activations(model))
-    if line_lr is not None and not is_grafted:
+    if line_lr is not None and not is_grafted and mask is None:
         raise LingraftError("line_lr is the learning rate of grafted lines, and the model has none. Leave it out.")
+    if mask is not None and is_grafted:
+        raise LingraftError(
+            "the model has lines already, which are trained. Leave out the mask, or give a plain model."
+        )
+    lines = load_mask(Path(mask)) if isinstance(mask, str | Path) else mask
     settings = {
         "epochs": epochs,
         "schedule": schedule,
@@ -150,6 +162,8 @@ def train(
         "ramp": ramp,
         "kappa": kappa,
         "alpha": alpha,
+        "small_box": small_box,
+        "attacked_sites": attacked_sites,
         "regularization": regularization,
         "validation_images": validation_images,
         "seed": seed,
@@ -179,17 +193,18 @@ def train(
         options = {
             "data": data, "test_data": test_data, "model": model, "eps": config.eps,
             "clip": "none" if clip is None else clip, "preset": preset, "method": method, **settings,
-            "threads": threads, "device": None if device is None else str(device),
+            "mask": mask, "threads": threads, "device": None if device is None else str(device),
         }  # fmt: skip
         of_python = {"validation": validation, "loss": loss, "line_lr": line_lr, "augment": augment, "parent": parent}
         unwritten = {name: object() for name, value in of_python.items() if value is not None}
         destination = Destination(kept, description, restart, "train", {**options, **unwritten})
-        if is_grafted:
-            tuning = FineTuning(config) if line_lr is None else FineTuning(config, line_lr)
+        if is_grafted or lines is not None:
+            usual = config.lr if lines is not None and config.optimizer == "adam" else FineTuning.line_lr
+            tuning = FineTuning(config, usual if line_lr is None else line_lr, from_scratch=lines is not None)
             grafting = GraftingConfig(config.eps, seed=seed)
             tuned, _ = tune_and_keep(
                 network, material, grafting, tuning, destination,
-                mask=masks(network), loss=loss, device=where, on_epoch=on_epoch,
+                mask=masks(network) if lines is None else lines, loss=loss, device=where, on_epoch=on_epoch,
             )  # fmt: skip
             return tuned
         work = train_network if run is None else train_and_keep

@@ -79,9 +79,9 @@ def test_a_failed_stage_says_which_and_the_next_run_goes_on(tmp_path: Path):
 
     reproduction = Reproduction(tmp_path, failing)
     with pytest.raises(LingraftError, match=r"the disk is full.*lingraft graft .*goes on from here"):
-        reproduction.run(plan, lambda *_: None)
+        reproduction.run(plan.stages)
     assert [stage.command for stage in reproduction.missing(plan)] == ["graft"]
-    reproduction.run(plan, lambda *_: None)
+    reproduction.run(plan.stages)
     assert ran == ["train", "graft", "graft"]
     assert reproduction.missing(plan) == []
 
@@ -90,7 +90,7 @@ def test_a_run_that_was_removed_is_made_again(tmp_path: Path):
     plan = make_plan("masks", recipes()["masks"], "smoke", scales()["smoke"])
     reproduction = Reproduction(tmp_path, lambda stage, runs: None)
     stage: Stage = plan.stages[0]
-    reproduction.run(plan, lambda *_: None)  # the log says that all is done, but there are no runs
+    reproduction.run(plan.stages)  # the log says that all is done, but there are no runs
     assert reproduction.missing(plan) == plan.stages
     (stage.folder(reproduction.runs)).mkdir(parents=True)
     (stage.folder(reproduction.runs) / "model.json").write_text("{}")

@@ -38,6 +38,8 @@ class IntervalBounds(NamedTuple):
     first: Interval
     #: bounds of what goes into the last linear layer; of the logits, if the model does not end with one
     last: Interval
+    #: bounds of what comes out of each site
+    outputs: dict[str, Interval]
 
 
 def site_intervals(model: nn.Module, lower: Tensor, upper: Tensor) -> dict[str, Interval]:
@@ -57,21 +59,22 @@ def interval_bounds(
     ones elsewhere: it is the same affine map for all images of the box either way. Dropout is left out. If `rounded`,
     bounds in float64 are widened by what rounding may have taken from them, as proofs need it.
     """
-    propagation = _Propagation(graph, statistics or {}, share if rounded else _nothing)
+    propagation = Propagation(graph, statistics, share if rounded else None)
     last = propagation.run(Interval(lower, upper))
-    return IntervalBounds(propagation.found, propagation.first or last, last)
+    return IntervalBounds(propagation.found, propagation.first or last, last, propagation.outputs)
 
 
-class _Propagation(fx.Interpreter):
+class Propagation(fx.Interpreter):
     """Runs a graph on intervals up to the last linear layer and keeps what goes into each site."""
 
-    def __init__(self, graph: BoundedGraph, statistics: Statistics, loss: "_Share"):
+    def __init__(self, graph: BoundedGraph, statistics: Statistics | None = None, loss: "_Share | None" = None):
         super().__init__(graph.module)
         self.sites = graph.sites
-        self.statistics, self.loss = statistics, loss
+        self.statistics, self.loss = statistics or {}, loss or _nothing
         self.skipped = graph.last if graph.last_layer is not None else None
         self.first: Interval | None = None
         self.found: dict[str, Interval] = {}
+        self.outputs: dict[str, Interval] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         if n.op not in ("call_module", "call_function", "call_method"):
@@ -79,8 +82,10 @@ class _Propagation(fx.Interpreter):
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         inputs: Any = args[0] if args else kwargs.get("input")
         if n in self.sites:
-            self.found[self.sites[n].name] = inputs
-            return _site(inputs, self.sites[n], self.loss)
+            name = self.sites[n].name
+            self.found[name] = inputs
+            self.outputs[name] = _site(inputs, self.sites[n], self.loss)
+            return self.outputs[name]
         if n is self.skipped:
             return inputs
         if not _intervals(args) and not _intervals(kwargs.values()):

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lingraft.errors import LingraftError
+from lingraft.names import short_name
 from lingraft.work.experiments.recipe import Network, Options, Recipe, Row, Scale
 from lingraft.work.experiments.stage import MAKES_RUN, Stage
 
@@ -88,15 +89,15 @@ def make_plan(
         raise LingraftError(f"--seeds must be at least 1, not {seeds}.")
     scale = scale.model_copy(update={"verify": {**scale.verify, **recipe.verify_at.get(scale_name, {})}})
     cells = []
-    wanted_rows = _matching([row.name for row in recipe.rows], rows)
-    wanted_networks = _matching([network.name for network in recipe.networks_of(scale_name)], networks)
+    wanted_rows = matching([row.name for row in recipe.rows], rows)
+    wanted_networks = matching([network.name for network in recipe.networks_of(scale_name)], networks)
     for network in recipe.networks_of(scale_name):
         for row in recipe.rows:
             allowed: Collection[str] = row.only.get(scale_name, [network.name])
             if network.name in allowed and network.name in wanted_networks and row.name in wanted_rows:
                 for value in row.vary.values if row.vary else [None]:
                     for seed in range(max(seeds, recipe.corners)):
-                        cells.append(_cell(recipe, scale.network(network), row, value, seed, scale))
+                        cells.append(make_cell(recipe, scale.network(network), row, value, seed, scale))
     if recipe.corners and len({cell.row.graft is None for cell in cells}) == 1:
         raise LingraftError(f"recipe {name!r} compares plain with grafted networks. Keep rows of both kinds.")
     if not cells:
@@ -108,7 +109,7 @@ def make_plan(
     return Plan(name, recipe, scale_name, scale, max(seeds, recipe.corners), tuple(cells))
 
 
-def _matching(names: Sequence[str], wanted: Sequence[str]) -> set[str]:
+def matching(names: Sequence[str], wanted: Sequence[str]) -> set[str]:
     """The names that a text of `wanted` means: the one that it is, else all that contain it. Only words count."""
     if not wanted:
         return set(names)
@@ -124,9 +125,10 @@ def _words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
-def _cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed: int, scale: Scale) -> Cell:
+def make_cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed: int, scale: Scale) -> Cell:
+    """A row of a recipe for one network, one value of the option that it varies, and one seed."""
     changes = {name: _filled(text, network) for name, text in row.train.items()}
-    model = str(changes.pop("model", network.model))
+    model, method = str(changes.pop("model", network.model)), changes.get("method")
     run = Stage(
         "train",
         {
@@ -134,11 +136,11 @@ def _cell(recipe: Recipe, network: Network, row: Row, value: float | None, seed:
             "model": model,
             "eps": network.eps,
             **scale.train,
-            **_changes_for(scale.train_on, network.data, model, changes.get("method")),
+            **_changes_for(scale.train_on, network.data, model, method, f"{network.data} {method}"),
             **changes,
             "seed": seed,
         },
-        title=f"{model}-{network.data}",
+        title=f"{short_name(model)}-{short_name(network.data)}",
     )
     if row.graft is not None:
         varied = {row.vary.option: value} if row.vary and value is not None else {}

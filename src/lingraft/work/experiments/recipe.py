@@ -148,7 +148,7 @@ class Scale(_Strict):
     score: Options = {}
     evaluate: Options
     verify: Options
-    #: name of a data set, a model or a method of training → changes to the options of train and graft
+    #: name of a data set, a model or a method of training, or "DATA METHOD" → changes to the options of train and graft
     train_on: dict[str, Options] = {}
     graft_on: dict[str, Options] = {}
     #: model → about how many minutes an epoch takes on two cores

@@ -85,7 +85,7 @@ def reproduce(
         if dry_run:
             done.append(Reproduced(plan, commands, [], []))
             continue
-        reproduction.run(plan, _announcer(plan))
+        reproduction.run(plan.stages, _announcer(plan))
         table = reproduction.table(plan)
         results = collect(table, reproduction.runs, reproduction.hours_left(table))
         done.append(Reproduced(plan, commands, results, reproduction.write(table, results)))
@@ -137,12 +137,15 @@ class Reproduction:
 
     def missing(self, plan: Plan) -> list[Stage]:
         """The stages that a plan still needs."""
-        finished = self.finished()
-        return [stage for stage in plan.stages if (stage.command, stage.key) not in finished]
+        return self._left(plan.stages)
 
-    def run(self, plan: Plan, announce: Announce) -> None:
-        """Run the missing stages in order; a stage that was stopped goes on where it was."""
-        stages = self.missing(plan)
+    def _left(self, stages: Sequence[Stage]) -> list[Stage]:
+        finished = self.finished()
+        return [stage for stage in stages if (stage.command, stage.key) not in finished]
+
+    def run(self, wanted: Sequence[Stage], announce: Announce = lambda stage, number, count: None) -> None:
+        """Run the stages that are missing, in order; one that was stopped goes on where it was."""
+        stages = self._left(wanted)
         for number, stage in enumerate(stages, 1):
             announce(stage, number, len(stages))
             line = stage.line(self.runs)

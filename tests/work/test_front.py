@@ -1,0 +1,30 @@
+"""The search for a front from Python."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lingraft
+from lingraft.files import read_lines
+
+QUICK: dict[str, Any] = {
+    "eps": "0.05", "first_epochs": 1, "epochs": 1, "validation_images": 2, "validation_timeout": 0.2,
+    "images": 2, "timeout": 0.2, "workers": 0, "threads": 1,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_without_time_settings_are_left_out_and_with_it_they_follow(tmp_path: Path) -> None:
+    rows = ["FAT, trained on", "FAT"]
+    found = lingraft.front("digits-cnn", "digits", hours=1e-5, out=tmp_path, row=rows, **QUICK)
+    assert [each.name for each in found.tested] == ["FAT"]
+    assert found.left_out == ["FAT, trained on"]
+    found = lingraft.front("digits-cnn", "digits", hours=1.0, out=tmp_path, row=rows, **QUICK)
+    assert found.left_out == []
+    (points,) = found.rounds
+    assert [point.name for point in points] == ["FAT", "FAT, trained on"]
+    assert len(read_lines(tmp_path / "stages.jsonl")) == 2  # it starts from the network of FAT, which was there
+    grafted = lingraft.Run(points[1].run)
+    assert grafted.describe().parent == points[0].run
+    assert grafted.summary().grafting.settings["method"] == "baseline"
