@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lingraft.formats.answer import Answer
 from lingraft.formats.benchmark import read_instances
+from lingraft.formats.network_files import NetworkFiles
 from lingraft.pool.opening import open_pool
 from lingraft.pool.place import Place
 from lingraft.progress import progress
@@ -48,8 +49,8 @@ def benchmark(
 def decide_all(log: AnswerLog, limits: Limits, place: Place) -> None:
     """Lingraft's own answers on all instances of a log that it does not have yet; `limits.timeout` is not used."""
 
-    def files(number: int) -> tuple[Path, Path]:
-        return log.entries[number].onnx, log.entries[number].vnnlib
+    def files(number: int) -> tuple[NetworkFiles, Path]:
+        return log.entries[number].files, log.entries[number].vnnlib
 
     def answers(numbers: list[int]) -> Iterator[tuple[int, Answer]]:
         with open_pool(DecideInstances(limits), place, limits.memory) as pool:
