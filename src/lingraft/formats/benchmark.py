@@ -44,6 +44,12 @@ class Entry:
         return path
 
     @property
+    def networks_from_here(self) -> str:
+        """The network or list of networks, with paths from here rather than from the folder."""
+        paths = {name: str(self.folder / path) for name, path in network_files(self.network).items()}
+        return paths[""] if "" in paths else str(list(paths.items()))
+
+    @property
     def vnnlib(self) -> Path:
         """The file of the property, or its gz version."""
         return _existing(self.folder / self.spec)

@@ -16,12 +16,14 @@ from lingraft.runs.holding import holding
 from lingraft.solver.request import Limits
 from lingraft.work.vnncomp.answer_log import AnswerLog
 from lingraft.work.vnncomp.instance_work import DecideInstances
+from lingraft.work.vnncomp.score import read_record
 
 
 def benchmark(
     folder: str | Path,
     out: str | Path | None = None,
     *,
+    against: str | Path | None = None,
     timeout: float | None = None,
     workers: int | None = None,
     memory: float | None = None,
@@ -32,7 +34,8 @@ def benchmark(
 
     `timeout` is in seconds for each instance (default: those of instances.csv). `workers` processes share the
     instances, one thread each (default: one for each core; 0: this process), and `memory` bytes. Called again it goes
-    on after a stop, and tries again what more time may decide. An instance that cannot be read is an "error".
+    on after a stop, and tries again what more time may decide. An instance that cannot be read is an "error". With
+    `against`, a file with answers of other tools (`read_record`), the figures have the competition's scores.
     """
     folder = Path(folder)
     limits, place = Limits(1.0 if timeout is None else timeout, memory, double, seed), Place(workers)
@@ -40,7 +43,8 @@ def benchmark(
     if timeout is not None:
         entries = [replace(entry, timeout=timeout) for entry in entries]
     results = folder / "results" if out is None else Path(out)
-    log = AnswerLog(results, folder.resolve().name, entries, {"double": double, "seed": seed})
+    record = None if against is None else read_record(against, entries)
+    log = AnswerLog(results, folder.resolve().name, entries, {"double": double, "seed": seed}, record)
     with holding(log.folder):
         decide_all(log, limits, place)
     return log
