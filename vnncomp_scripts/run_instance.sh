@@ -1,6 +1,8 @@
 #!/bin/bash
 # VNN-COMP: run_instance.sh v1 CATEGORY NETWORK.onnx PROPERTY.vnnlib RESULTS_FILE TIMEOUT
 # Writes sat with the counterexample, unsat, unknown, timeout or error to RESULTS_FILE. Exit code 0 unless it is error.
+# Several networks are a list, "[('f', 'a.onnx'), ('g', 'b.onnx')]". The counterexample of a property in VNN-LIB 2.0 is
+# written as its standard says: a line NAME TYPE [SHAPE] for each declared tensor, followed by its values.
 # LINGRAFT chooses the program; otherwise the one that install_tool.sh installed, or the one on PATH.
 set -uo pipefail
 

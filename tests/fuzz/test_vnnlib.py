@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lingraft.errors import LingraftError
-from lingraft.formats.vnnlib import read_vnnlib
+from lingraft.formats.vnnlib import property_of, read_vnnlib
+from lingraft.formats.vnnlib_query import read_query
 
 FUZZ = settings.get_profile("fuzz")
 
@@ -95,3 +96,94 @@ def test_packed_gigabytes(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b" " * (1 << 24)) * 256)
     with pytest.raises(LingraftError, match="more than"):
         read_vnnlib(path, 2, 2)
+
+
+# Version 2.0
+
+DECLARED_2 = """(vnnlib-version <2.0>)
+(declare-network f (declare-input X real [1,2] "in") (declare-hidden H float32 [] "h") (declare-output Y real [2] "y"))
+(declare-network g (isomorphic-to f) (declare-input Z real [2]) (declare-output W real [2]))
+"""
+BOUNDED_2 = DECLARED_2 + "".join(
+    f"(assert (<= {name} 1.5))\n(assert (>= {name} -1e-1))\n" for name in ("X[0,0]", "X[0,1]", "Z[0]", "Z[1]")
+)
+WHOLE_2 = BOUNDED_2 + (
+    "(assert (== X[0,0] Z[1]))(assert (<= (+ X[0,1] (* 2 Z[0])) 1))\n"
+    "(assert (or (and (< Y[0] W[1])) (and (!= (+ Y[0] (* 2 X[0,0])) 3) (>= (- H) 0.25))))\n"
+)
+
+
+def read_2(path: Path) -> Any:
+    return property_of(read_query(path))
+
+
+@FUZZ
+@given(data=st.data())
+def test_damaged_2(fuzzed: Any, place: Path, data: st.DataObject) -> None:
+    path = place / "x.vnnlib"
+    path.write_bytes(fuzzed.bytes(data, WHOLE_2.encode()))
+    fuzzed.survive(lambda: read_2(path))
+
+
+variable_2 = st.sampled_from(
+    ["X[0,0]", "X[0,1]", "Z[0]", "Z [ 1 ]", "Y[0]", "W[1]", "H", "H[]", "X", "X[0,2]", "Z[-1]", "Q[0]", "Y[", '"y"']
+)
+term_2 = st.recursive(
+    number | variable_2,
+    lambda inner: st.tuples(st.sampled_from("+-*/"), st.lists(inner, max_size=3)).map(
+        lambda parts: f"({parts[0]} {' '.join(parts[1])})"
+    ),
+    max_leaves=6,
+)
+atom_2 = st.tuples(st.sampled_from(["<=", ">=", "<", ">", "==", "!=", "="]), term_2, term_2).map(
+    lambda parts: f"({' '.join(parts)})"
+)
+formula_2 = st.recursive(
+    atom_2,
+    lambda inner: st.tuples(st.sampled_from(["and", "or", "not"]), st.lists(inner, max_size=4)).map(
+        lambda parts: f"({parts[0]} {' '.join(parts[1])})"
+    ),
+    max_leaves=8,
+)
+
+
+@FUZZ
+@given(formulas=st.lists(formula_2, max_size=4))
+def test_formulas_2(fuzzed: Any, place: Path, formulas: list[str]) -> None:
+    path = place / "x.vnnlib"
+    path.write_text(BOUNDED_2 + "\n".join(f"(assert {each})" for each in formulas))
+    found = fuzzed.survive(lambda: read_2(path))
+    assert found is None or all((box.lower <= box.upper).all() for box in found.boxes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 100_000,
+        "(assert " + "(and " * 48 + "(<= Y[0] 1)" + ")" * 49,
+        f"(assert (and {' '.join(['(or (< Y[0] 0) (!= Y[1] 1))'] * 20)}))",
+        "(assert (and " + "(!= Y[0] W[0])" * 30 + "))",
+        "(assert (<= (+ " + "Y[0] " * 10**5 + ") 1))",
+        "(assert (<= Y[" + "0" * 10**6 + "] 1))",
+        "(assert (<= Y[0] " + "9" * 10**6 + "))",
+        '(assert "' + "x" * 10**6,
+        "".join(f"(assert (== X[0,{i % 2}] Z[{i // 2 % 2}]))\n" for i in range(10**4)),
+        "".join(f"(assert (<= (+ X[0,0] (* {i} Z[0])) {i}))\n" for i in range(2_000)),
+    ],
+    ids=[
+        "parentheses",
+        "nested",
+        "product",
+        "unequal",
+        "sum",
+        "index",
+        "digits",
+        "quote",
+        "equal-inputs",
+        "between-inputs",
+    ],
+)
+def test_hostile_2(fuzzed: Any, place: Path, text: str) -> None:
+    path = place / "x.vnnlib"
+    path.write_text(BOUNDED_2 + text)
+    fuzzed.survive(lambda: read_2(path))

@@ -1,7 +1,9 @@
 """`lingraft verify`."""
 
+import json
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +13,7 @@ from rich.table import Table
 
 import lingraft
 from lingraft.cli import app
+from lingraft.cli.deadline import Deadline
 from lingraft.cli.options import (
     Device,
     Json,
@@ -78,7 +81,8 @@ def verify(
     A network that is in no run needs --data and --eps, and its verdicts are not kept; see `lingraft save`.
 
     With --onnx and --vnnlib it decides that property and prints the answer of VNN-COMP: unsat (exit code 0), sat with
-    the counterexample (10), unknown (11) or timeout (12).
+    the counterexample (10), unknown (11) or timeout (12). A property of several networks, f and g, takes --onnx
+    "[('f', 'a.onnx'), ('g', 'b.onnx')]".
     """
     started = time.monotonic()
     if onnx is not None and (folder is not None or model is not None) and vnnlib is None:
@@ -92,10 +96,17 @@ def verify(
         if onnx is None or extra:
             without = f", without {', '.join(extra)}" if extra else ""
             raise LingraftError(f"give --onnx and --vnnlib together{without}, or a run folder instead of them.")
-        decided = lingraft.verify_property(
-            onnx, vnnlib, timeout=timeout, memory=gibibytes(memory), double=double, certificates=certificates,
-            check=check, seed=seed, device=device, progress=True, started=started,
-        )  # fmt: skip
+
+        def late() -> str:
+            about = {"onnx": str(onnx), "vnnlib": str(vnnlib), "answer": "timeout", "reason": "time"}
+            return json.dumps(about) if as_json else "timeout"
+
+        # what has been proven is certified after the time
+        with nullcontext() if check or certificates is not None else Deadline(started, timeout, late):
+            decided = lingraft.verify_property(
+                onnx, vnnlib, timeout=timeout, memory=gibibytes(memory), double=double, certificates=certificates,
+                check=check, seed=seed, device=device, progress=True, started=started,
+            )  # fmt: skip
         if as_json:
             print_json(decided.as_dict())
         else:

@@ -10,6 +10,7 @@ from rich.table import Table
 import lingraft
 from lingraft.cli import app
 from lingraft.cli.options import Json, Memory, Seed, gibibytes, next_step, print_json
+from lingraft.printable import printable
 
 
 @app.command()
@@ -17,6 +18,10 @@ def vnncomp(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A benchmark: networks, properties, instances.csv.")],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="For results.csv. (default: DIR/results)")
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", metavar="FILE", help="Answers of other tools, to compare the scores."),
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(help="Seconds for each instance. (default: those of instances.csv)")
@@ -32,16 +37,26 @@ def vnncomp(
 ) -> None:
     """Decide all instances of a VNN-COMP benchmark and write results.csv; run it again to go on after a stop.
 
-    An instance that cannot be read is an error in results.csv, and the exit code is 1.
+    An instance that cannot be read is an error in results.csv, and the exit code is 1; so it is if another tool found
+    a counterexample where lingraft says that there is none, or the other way round.
     """
     log = lingraft.benchmark(
-        folder, out, timeout=timeout, workers=workers, memory=gibibytes(memory), double=double, seed=seed
+        folder,
+        out,
+        against=against,
+        timeout=timeout,
+        workers=workers,
+        memory=gibibytes(memory),
+        double=double,
+        seed=seed,
     )
     figures = log.figures()
     if as_json:
         print_json(figures)
     else:
         _print(figures)
+    if figures.get("contradictions"):
+        raise typer.Exit(1)
     if figures["errors"]:
         next_step(f"see what is wrong: {figures['errors'][0]['reason']}")
         raise typer.Exit(1)
@@ -62,3 +77,19 @@ def _print(figures: dict[str, Any]) -> None:
     for kind, items in (("error", figures["errors"]), ("unknown", figures["unknown"])):
         for item in items:
             console.print(f"{kind}: {item['network']}, {item['property']}: {item['reason']}", markup=False)
+    if "scores" in figures:
+        _print_scores(console, figures)
+
+
+def _print_scores(console: Console, figures: dict[str, Any]) -> None:
+    table = Table("tool", "score", "of the best", "unsat", "sat", "wrong", title="Score", title_justify="left")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for tool, score in sorted(figures["scores"].items(), key=lambda item: -item[1]["points"]):
+        numbers = (f"{score[name]:,}" for name in ("unsat", "sat", "wrong"))
+        table.add_row(printable(tool), f"{score['points']:,}", f"{score['percent']:.1f} %", *numbers)
+    console.print(table)
+    for item in figures["contradictions"]:
+        said = ", ".join(f"{name}: {word}" for name, word in item.items() if name not in ("network", "property"))
+        console.print("[bold red]contradiction[/]", end=" ")
+        console.print(printable(f"{item['network']}, {item['property']}: {said}"), markup=False)

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,17 +15,36 @@ EXIT_CODES = {"unsat": 0, "sat": 10, "unknown": 11, "timeout": 12}
 _VALUE = re.compile(rf"\(\s*({VARIABLE})\s+({NUMBER})\s*\)")
 
 
+class Placed(NamedTuple):
+    """A tensor as VNN-LIB 2.0 declares it, "X real [1,5]", and where its values are among x, or y if it is computed."""
+
+    header: str
+    computed: bool
+    start: int
+    stop: int
+
+
 @dataclass(frozen=True)
 class Counterexample:
-    """An input (flat, float64, in the box exactly) and the outputs that onnxruntime gives it (flat)."""
+    """An input (flat, float64, in the box exactly) and the outputs that onnxruntime gives it (flat).
+
+    Of several networks, all inputs and all outputs. Of a property in version 2.0, `placed` are its tensors.
+    """
 
     x: np.ndarray
     y: np.ndarray
+    placed: tuple[Placed, ...] = ()
 
     def __str__(self) -> str:
+        if self.placed:
+            return "\n".join(line for tensor in self.placed for line in self._lines(tensor))
         values = [("X", self.x), ("Y", self.y)]
         parts = [f"({name}_{i} {decimal(v)})" for name, array in values for i, v in enumerate(array.tolist())]
         return "(" + "\n".join(parts) + ")"
+
+    def _lines(self, tensor: Placed) -> list[str]:
+        values = self.y if tensor.computed else self.x
+        return [tensor.header, *map(decimal, values[tensor.start : tensor.stop].tolist())]
 
 
 @dataclass

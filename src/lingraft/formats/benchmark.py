@@ -14,6 +14,7 @@ from torch import nn
 from lingraft.ball import Ball, Eps, Radius, eps_name, radius
 from lingraft.data import ImageSet
 from lingraft.errors import LingraftError
+from lingraft.formats.network_files import network_files
 from lingraft.formats.onnx_file import weight_files
 from lingraft.formats.vnnlib_write import write_instances, write_vnnlib
 from lingraft.progress import progress
@@ -24,7 +25,7 @@ NETWORK = "onnx/network.onnx"
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of `instances.csv`: network and property as written there, and the seconds allowed."""
+    """A line of `instances.csv`: network, or list of networks, and property as written, and the seconds allowed."""
 
     folder: Path
     network: str
@@ -32,9 +33,21 @@ class Entry:
     timeout: float
 
     @property
+    def files(self) -> dict[str, Path]:
+        """The files of the networks, or their gz versions, by names; that of a single one is ""."""
+        return {name: _existing(self.folder / path) for name, path in network_files(self.network).items()}
+
+    @property
     def onnx(self) -> Path:
-        """The file of the network, or its gz version."""
-        return _existing(self.folder / self.network)
+        """The file of the only network."""
+        (path,) = self.files.values()
+        return path
+
+    @property
+    def networks_from_here(self) -> str:
+        """The network or list of networks, with paths from here rather than from the folder."""
+        paths = {name: str(self.folder / path) for name, path in network_files(self.network).items()}
+        return paths[""] if "" in paths else str(list(paths.items()))
 
     @property
     def vnnlib(self) -> Path:
@@ -43,12 +56,18 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """What the competition calls the instance: network_property, without folders and endings."""
-        return "_".join(_stem(written) for written in (self.network, self.spec))
+        """What the competition calls the instance: network_property, without folders and endings.
+
+        Of several networks these are their names in the property.
+        """
+        files = network_files(self.network)
+        names = [_stem(self.network)] if "" in files else list(files)
+        return "_".join([*names, _stem(self.spec)])
 
     def digest(self) -> str:
-        """Of the content of both files, and of those with weights: an answer is used again only for the same ones."""
-        return "".join(_digest(path) for path in (self.onnx, *_weight_files(self.onnx), self.vnnlib))
+        """Of the content of all files, and of those with weights: an answer is used again only for the same ones."""
+        networks = [part for path in self.files.values() for part in (path, *_weight_files(path))]
+        return "".join(_digest(path) for path in (*networks, self.vnnlib))
 
 
 def read_instances(folder: str | Path) -> list[Entry]:
@@ -79,6 +98,10 @@ def _entry(folder: Path, where: str, row: list[str]) -> Entry:
         seconds = math.nan
     if not (math.isfinite(seconds) and seconds > 0):
         raise LingraftError(f"{where}: {fields[2]!r} is not a number of seconds above 0.")
+    try:
+        network_files(fields[0])
+    except LingraftError as error:
+        raise LingraftError(f"{where}: {error}") from error
     return Entry(folder, fields[0], fields[1], seconds)
 
 

@@ -16,6 +16,7 @@ from lingraft.formats.layer_biases import absorb_biases
 from lingraft.formats.onnx_file import read_model, reason
 from lingraft.formats.onnx_node import OnnxNode, Value
 from lingraft.formats.onnx_operations import translate
+from lingraft.formats.onnx_output import select_output
 from lingraft.formats.onnx_patterns import drop_parts
 from lingraft.formats.runtime import IMPORT_TOLERANCE, Session, disagreement, random_inputs
 
@@ -35,10 +36,15 @@ def load_onnx(path: str | Path) -> fx.GraphModule:
     return read_network(path)[0]
 
 
-def read_network(path: str | Path) -> tuple[Any, Session, int]:
-    """The module of `load_onnx`, the same network in onnxruntime, and the batch size that the file fixes, else 1."""
+def read_network(path: str | Path, output: str | int | None = None) -> tuple[Any, Session, int]:
+    """The module of `load_onnx`, the same network in onnxruntime, and the batch size that the file fixes, else 1.
+
+    `output` is another value than the only output, see `select_output`.
+    """
     model = read_model(path)
     try:
+        if output is not None:
+            select_output(model, output)
         module, batch = _translate(model)
         session = Session(model)
         inputs = random_inputs(module.input_shape, batch).to(_dtype(module))

@@ -1,6 +1,7 @@
-"""A network of an ONNX file, ready to be verified and to be run by onnxruntime."""
+"""Networks of ONNX files, ready to be verified and to be run by onnxruntime."""
 
 import math
+from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
 
@@ -14,29 +15,22 @@ from lingraft.solver.network import Network
 from lingraft.solver.verifier import Verifier
 
 
-class OnnxNetwork:
-    """`module` is the network in float64, in which its float32 weights and the numbers of any property are exact.
+class FlatNetwork(ABC):
+    """A network whose inputs and outputs are flat; `module`, which takes `input_shape`, is the network in float64.
 
-    Inputs and outputs are flat here, in the order of VNN-LIB's X_0 … and Y_0 …
+    In that, float32 weights and the numbers of any property are exact. `name` is what errors call it.
     """
 
-    def __init__(self, path: str | Path, device: str | torch.device = "cpu"):
-        self.path, self.device = Path(path), torch.device(device)
-        module, self._session, self._batch = read_network(path)
-        self.input_shape: tuple[int, ...] = module.input_shape
-        self.inputs = math.prod(self.input_shape)
-        y = self._session.run(np.zeros((self._batch, *self.input_shape), np.float32))
-        self.outputs = y[0].size
-        flat = module if y.ndim == 2 else nn.Sequential(module, nn.Flatten())
-        self.module: nn.Module = flat.double().to(device).eval()
+    name: str
+    device: torch.device
+    input_shape: tuple[int, ...]
+    inputs: int
+    outputs: int
+    module: nn.Module
 
+    @abstractmethod
     def run(self, x: np.ndarray) -> np.ndarray:
-        """The outputs that onnxruntime gives one input; both in the precision of the file."""
-        batch = np.repeat(x.reshape(1, *self.input_shape), self._batch, axis=0)
-        y = self._session.run(batch)[0].ravel()
-        if not np.isfinite(y).all():
-            raise LingraftError(f"{self.path}: the network gives NaN or infinite outputs. Check its weights.")
-        return y
+        """The outputs that onnxruntime gives one input."""
 
     def verifier(self, double: bool, *appended: nn.Module) -> Verifier:
         """The network with further layers appended, made ready for verification; `double` as in `lingraft.verify`."""
@@ -55,4 +49,29 @@ class OnnxNetwork:
         try:
             return Network.from_module(whole, self.input_shape)
         except LingraftError as error:
-            raise LingraftError(f"{self.path}: {error}") from error
+            raise LingraftError(f"{self.name}: {error}") from error
+
+
+class OnnxNetwork(FlatNetwork):
+    """The network of a file; inputs and outputs are in the order of VNN-LIB's X_0 … and Y_0 …
+
+    `output` is another value than the only output, see `select_output`.
+    """
+
+    def __init__(self, path: str | Path, device: str | torch.device = "cpu", output: str | int | None = None):
+        self.path, self.device, self.name = Path(path), torch.device(device), str(path)
+        module, self._session, self._batch = read_network(path, output)
+        self.input_shape = module.input_shape
+        self.inputs = math.prod(self.input_shape)
+        y = self._session.run(np.zeros((self._batch, *self.input_shape), np.float32))
+        self.outputs = y[0].size
+        flat = module if y.ndim == 2 else nn.Sequential(module, nn.Flatten())
+        self.module = flat.double().to(device).eval()
+
+    def run(self, x: np.ndarray) -> np.ndarray:
+        """The outputs that onnxruntime gives one input; both in the precision of the file."""
+        batch = np.repeat(x.reshape(1, *self.input_shape), self._batch, axis=0)
+        y = self._session.run(batch)[0].ravel()
+        if not np.isfinite(y).all():
+            raise LingraftError(f"{self.path}: the network gives NaN or infinite outputs. Check its weights.")
+        return y

@@ -3,7 +3,7 @@
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,10 +19,20 @@ NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 VARIABLE = r"[XY]_(?:0|[1-9]\d{0,9})"
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
+#: In version 2.0 a name, or a type, and the numbers in brackets behind it are one word; text in quotes is one, too.
+_TOKEN_2 = re.compile(r"""[()]|"[^"]*"|(?:[A-Za-z]\w*\s*)?\[[^\[\]()";]*\]|;.*|[^\s()\[\]";]+|\S""", re.ASCII)
+#: A name and what is in the brackets.
+ELEMENT = re.compile(r"([A-Za-z]\w*)\[([\d,]*)\]", re.ASCII)
 #: The two kinds of lines of which most files have nothing but, and on which reading quickly depends.
 _SIMPLE = re.compile(
     rf"\s*\((?:declare-const\s+({VARIABLE})\s+Real|assert\s*\(\s*([<>]=)\s+({VARIABLE})\s+({NUMBER})\s*\))\s*\)\s*"
 )
+_SIMPLE_2 = re.compile(
+    rf"\s*\(()assert\s*\(\s*([<>]=)\s+([A-Za-z]\w*\[[\d,]*\])\s+({NUMBER})\s*\)\s*\)\s*",
+    re.ASCII,
+)
+#: Spaces and comments at the beginning of a file, and the statement of its version; no number in it is long.
+_VERSION = re.compile(r"(?:\s++|;[^\n]*+)*+\(vnnlib-version\s+<(\d{1,9}\.\d{1,9})>\s*\)")
 
 
 @dataclass(slots=True)
@@ -46,7 +56,7 @@ class Declaration(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A line (assert (<= X_0 1.0)), of an input or an output; `relation` is <= or >=."""
+    """A line (assert (<= X_0 1.0)), or with X[0], of an input or an output; `relation` is <= or >=."""
 
     relation: str
     name: str
@@ -72,19 +82,42 @@ def read_text(path: Path) -> str:
         raise LingraftError(f"{path} is not text, so it is no VNN-LIB file.") from error
 
 
+def version(text: str) -> str | None:
+    """What a text says of its version, "2.0"; None if it does not begin with it, as no text of version 1.0 does."""
+    found = _VERSION.match(text)
+    return found and found[1]
+
+
 def statements(text: str) -> Iterator[Group | Declaration | Bound]:
-    """The outermost lists of a text, in order; errors begin with the line number.
+    """The outermost lists of a text of version 1.0, in order; errors begin with the line number.
 
     Lists that fill one line and are declarations or bounds may come as such.
     """
+    return _statements(text, _SIMPLE, lambda line: _TOKEN.findall(line.split(";", 1)[0]))
+
+
+def statements_2(text: str) -> Iterator[Group | Declaration | Bound]:
+    """The outermost lists of a text of version 2.0 in the same way, without spaces in X[0,1]."""
+    return _statements(text, _SIMPLE_2, _tokens_2)
+
+
+def _tokens_2(line: str) -> Iterator[str]:
+    for token in _TOKEN_2.findall(line):
+        if token[0] != ";":
+            yield "".join(token.split()) if token[-1] == "]" else token
+
+
+def _statements(
+    text: str, simple: re.Pattern[str], tokens: Callable[[str], Iterable[str]]
+) -> Iterator[Group | Declaration | Bound]:
     open_groups: list[Group] = []
     line = 0
     for line, content in enumerate(text.split("\n"), start=1):
-        if not open_groups and (simple := _SIMPLE.fullmatch(content)):
-            declared, relation, name, number = simple.groups()
+        if not open_groups and (found := simple.fullmatch(content)):
+            declared, relation, name, number = found.groups()
             yield Declaration(declared, line) if declared else Bound(relation, name, float(number), line)
             continue
-        for token in _TOKEN.findall(content.split(";", 1)[0]):
+        for token in tokens(content):
             if token == "(":
                 if len(open_groups) >= MAX_DEPTH:
                     raise LingraftError(f"line {line}: more than {MAX_DEPTH} parentheses are open.")

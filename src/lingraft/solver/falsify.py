@@ -1,5 +1,7 @@
 """Looking for counterexamples inside a region: projected gradient descent on the margins (Madry et al. 2018)."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -11,10 +13,14 @@ from lingraft.solver.region import Region
 #: Products that a step of an attack computes between two looks at the clock, at least those of one image.
 CHUNK = 300_000_000
 
+#: Points of a step, those with the lowest margins, that `confirm` is asked about.
+ASKED = 3
+
 
 class Falsifier:
     """Attacks the margins spec·logits + offset of one region, in float32; a witness makes one of them negative.
 
+    With `confirm`, a witness is a point where one is 0 or negative and that it confirms, for where equality decides.
     Exhausted is raised when the time of the `budget` is over.
     """
 
@@ -26,8 +32,9 @@ class Falsifier:
         offset: Tensor,
         seed: int = 0,
         budget: Budget = UNLIMITED,
+        confirm: Callable[[Tensor], bool] | None = None,
     ):
-        self.network, self.budget = network, budget
+        self.network, self.budget, self.confirm = network, budget, confirm
         self.together = max(1, CHUNK // work(network))
         self.lower, self.upper = region.narrowed()
         self.spec, self.offset = spec.float(), offset.float()
@@ -58,12 +65,22 @@ class Falsifier:
                 self.budget.check_time()
                 points = some.detach().requires_grad_(step < steps)
                 values = self.margins(points)
-                broken = (values.detach() < 0).any(1)
-                if bool(broken.any()):
-                    return points.detach()[broken.nonzero()[0, 0]]
+                witness = self._witness(points.detach(), values.detach().amin(1))
+                if witness is not None:
+                    return witness
                 if step < steps:
                     (gradient,) = torch.autograd.grad(values.gather(1, chosen[:, None]).sum(), points)
                     moved.append(points.detach() - size * (1 - step / steps) * gradient.sign())
             if step < steps:
                 images = torch.minimum(torch.maximum(torch.cat(moved), self.lower), self.upper)
+        return None
+
+    def _witness(self, points: Tensor, lowest: Tensor) -> Tensor | None:
+        """One of the points, whose lowest margins (N,) are given, that is a witness."""
+        if self.confirm is None:
+            broken = lowest < 0
+            return points[broken.nonzero()[0, 0]] if bool(broken.any()) else None
+        for number in lowest.argsort()[:ASKED].tolist():
+            if float(lowest[number]) <= 0 and self.confirm(points[number]):
+                return points[number]
         return None

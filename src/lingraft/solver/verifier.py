@@ -37,17 +37,22 @@ QUICK_STEPS, LONG_STEPS, LONG_RESTARTS, ALPHA_STEPS = 10, 40, 3, 20
 
 @dataclass
 class Problem:
-    """Is spec·logits + offset > 0 (L margins) on the whole region? `image` is where the first look is taken."""
+    """Is spec·logits + offset > 0 (L margins) on the whole region? `image` is where the first look is taken.
+
+    Where equality is for others to judge, `confirm` says whether a point with a margin of 0 or less is a witness; then
+    it is taken that `image` is none.
+    """
 
     image: Tensor
     region: Region
     spec: Tensor
     offset: Tensor
+    confirm: Callable[[Tensor], bool] | None = None
 
     def to(self, device: torch.device | str) -> "Problem":
         """The same on another device."""
         region = Region(self.region.lower.to(device), self.region.upper.to(device))
-        return Problem(self.image.to(device), region, self.spec.to(device), self.offset.to(device))
+        return Problem(self.image.to(device), region, self.spec.to(device), self.offset.to(device), self.confirm)
 
 
 @dataclass
@@ -179,7 +184,9 @@ class _Attempt:
     ):
         self.verifier, self.problem, self.budget, self.proof, self.stop = verifier, problem, budget, proof, stop
         self.network = verifier.network
-        self.falsifier = Falsifier(verifier.single, problem.region, problem.spec, problem.offset, seed, budget)
+        self.falsifier = Falsifier(
+            verifier.single, problem.region, problem.spec, problem.offset, seed, budget, problem.confirm
+        )
         self.result = Result("unknown", "forward")
         self._enter("forward")
         self.rounding = torch.zeros_like(problem.offset)
@@ -197,7 +204,7 @@ class _Attempt:
     def run(self) -> Result:
         """Stage by stage; the result's `stage` is the one that was reached."""
         result, problem = self.result, self.problem
-        if bool((self.falsifier.margins(problem.image[None].float()) <= 0).any()):
+        if problem.confirm is None and bool((self.falsifier.margins(problem.image[None].float()) <= 0).any()):
             return self.finish("misclassified")
         every = left = torch.arange(len(problem.spec), device=problem.spec.device)
         self._attack(left, QUICK_STEPS, 1)

@@ -11,6 +11,7 @@ from lingraft.checker.format import Certificate, Part
 from lingraft.device import resolve_device
 from lingraft.errors import LingraftError
 from lingraft.formats.answer import EXIT_CODES, Answer
+from lingraft.formats.network_files import network_files
 from lingraft.formats.onnx_network import OnnxNetwork
 from lingraft.formats.vnnlib import Box
 from lingraft.progress import progress as show
@@ -19,6 +20,7 @@ from lingraft.solver.request import Limits
 from lingraft.solver.verifier import Result
 from lingraft.work.certify import Certifier, Tally
 from lingraft.work.vnncomp.instance import Instance, inequalities
+from lingraft.work.vnncomp.networks import Networks
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,11 @@ def verify_property(
     started = time.monotonic() if started is None else started
     onnx, vnnlib = Path(onnx), Path(vnnlib)
     limits = Limits(timeout, memory, double, seed, prove=certificates is not None or check)
-    instance = Instance.read(OnnxNetwork(onnx, resolve_device(device)), vnnlib)
+    instance = Networks(resolve_device(device)).instance(network_files(onnx), vnnlib)
+    if limits.prove and not isinstance(instance.network, OnnxNetwork):
+        raise LingraftError(
+            "certificates are about one network and its outputs alone. Leave out certificates and check."
+        )
     digest = _hash(vnnlib) if limits.prove else ""
     boxes = instance.property.boxes
     proofs: list[tuple[Box, Result, Network]] = []

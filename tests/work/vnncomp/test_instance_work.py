@@ -39,13 +39,13 @@ def test_a_process_that_dies_costs_its_instance_a_retry(bench: Path, deaths: int
     killed: list[int] = []
     with Pool(Processes(DecideInstances(Limits()), 1, 1e9)) as pool:
 
-        def ask(number: int) -> tuple[Path, Path]:
+        def ask(number: int) -> tuple[dict[str, Path], Path]:
             if number == 1 and len(killed) < deaths:
                 process = pool.workers[0].process  # type: ignore[attr-defined]
                 killed.append(process.pid)
                 process.kill()
                 process.wait()
-            return bench / "net.onnx", bench / f"p{number}.vnnlib"
+            return {"": bench / "net.onnx"}, bench / f"p{number}.vnnlib"
 
         for number in range(2):
             pool.add(number, partial(ask, number), 30.0)
@@ -61,12 +61,12 @@ def test_a_process_that_dies_costs_its_instance_a_retry(bench: Path, deaths: int
 def test_a_process_that_hangs_is_a_timeout(bench: Path) -> None:
     with Pool(Processes(DecideInstances(Limits()), 1, 1e9)) as pool:
 
-        def ask() -> tuple[Path, Path]:
+        def ask() -> tuple[dict[str, Path], Path]:
             os.kill(pool.workers[0].process.pid, signal.SIGSTOP)  # type: ignore[attr-defined]
-            return bench / "net.onnx", bench / "p0.vnnlib"
+            return {"": bench / "net.onnx"}, bench / "p0.vnnlib"
 
         pool.add(0, ask, 0.5)
-        pool.add(1, lambda: (bench / "net.onnx", bench / "p0.vnnlib"), 30.0)
+        pool.add(1, lambda: ({"": bench / "net.onnx"}, bench / "p0.vnnlib"), 30.0)
         found = dict(pool.answers())
     assert (found[0].word, found[0].reason) == ("timeout", "time")
     assert 0.5 <= found[0].seconds < 30

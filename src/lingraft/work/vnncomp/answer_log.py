@@ -17,6 +17,7 @@ import numpy as np
 from lingraft.files import append_line, read_lines, replacing
 from lingraft.formats.answer import EXIT_CODES, Answer, Counterexample
 from lingraft.formats.benchmark import Entry
+from lingraft.work.vnncomp.score import Record
 
 #: Answers that trying again would not change, unless there is more time.
 _FINAL = ("unsat", "sat")
@@ -25,8 +26,17 @@ _FINAL = ("unsat", "sat")
 class AnswerLog:
     """The answers in `folder`; `about` is what else they depend on, such as the version of the tool."""
 
-    def __init__(self, folder: Path, category: str, entries: Sequence[Entry], about: Mapping[str, Any]):
+    def __init__(
+        self,
+        folder: Path,
+        category: str,
+        entries: Sequence[Entry],
+        about: Mapping[str, Any],
+        record: Record | None = None,
+    ):
         self.folder, self.category, self.entries, self.about = folder, category, entries, dict(about)
+        #: answers of other tools to compare with
+        self.record = record
         self.path = folder / "answers.jsonl"
         self.answers: dict[int, Answer] = {}
 
@@ -55,9 +65,14 @@ class AnswerLog:
         self._write_results()
 
     def figures(self) -> dict[str, Any]:
-        """What is known when all instances are answered: counts, seconds, and which are unknown or an error."""
+        """What is known when all instances are answered: counts, seconds, and which are unknown or an error.
+
+        With a record, the scores and contradictions as well.
+        """
         answers = [self.answers[number] for number in range(len(self.entries))]
         counts = Counter(answer.word for answer in answers)
+        decided = {number: answer.word for number, answer in enumerate(answers) if answer.word in _FINAL}
+        compared = {} if self.record is None else self.record.compare(decided, self.entries)
         return {
             "results": str(self.folder / "results.csv"),
             "instances": len(answers),
@@ -66,6 +81,7 @@ class AnswerLog:
             "seconds_decided": round(sum(answer.seconds for answer in answers if answer.word in _FINAL), 3),
             "unknown": self._listed("unknown"),
             "errors": self._listed("error"),
+            **compared,
         }
 
     def _listed(self, word: str) -> list[dict[str, Any]]:
@@ -93,7 +109,7 @@ class AnswerLog:
             writer = csv.writer(file, lineterminator="\n")
             for number in sorted(self.answers):
                 entry, answer = self.entries[number], self.answers[number]
-                files = (str(entry.folder / entry.network), str(entry.folder / entry.spec))
+                files = (entry.networks_from_here, str(entry.folder / entry.spec))
                 writer.writerow([self.category, *files, "0", answer.word, f"{answer.seconds:.3f}"])
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lingraft.formats.answer import Answer, Counterexample
-from lingraft.formats.onnx_network import OnnxNetwork
+from lingraft.formats.answer import Answer, Counterexample, Placed
+from lingraft.formats.onnx_network import FlatNetwork, OnnxNetwork
 from lingraft.formats.runtime import points_of
 from lingraft.formats.vnnlib import Box, Conjunction, Property, read_vnnlib
 from lingraft.pool.problems import decide
@@ -34,10 +34,16 @@ SHORTEST_TRY = 0.05
 
 @dataclass(frozen=True)
 class Instance:
-    """A network and a property of it."""
+    """A network and a property of it.
 
-    network: OnnxNetwork
+    `placed` are the tensors that a property in VNN-LIB 2.0 declares, and `copies` says which of the network's inputs is
+    each of the declared ones, where several networks are joined.
+    """
+
+    network: FlatNetwork
     property: Property
+    placed: tuple[Placed, ...] = ()
+    copies: np.ndarray | None = None
 
     @classmethod
     def read(cls, network: OnnxNetwork, vnnlib: str | Path) -> "Instance":
@@ -51,12 +57,15 @@ class Instance:
         ones are in the box. onnxruntime takes them rounded to float32.
         """
         x = np.asarray(x, np.float64)
-        boxes = [box for box in self.property.boxes if bool(((x >= box.lower) & (x <= box.upper)).all())]
+        boxes = [box for box in self.property.boxes if box.contains(x)]
         if not boxes:
             return None
         y = self.network.run(x)
-        broken = any(unsafe.holds(y.astype(np.float64)) for box in boxes for unsafe in box.unsafe)
-        return Counterexample(x, y) if broken else None
+        if not any(unsafe.holds(y.astype(np.float64)) for box in boxes for unsafe in box.unsafe):
+            return None
+        if self.property.with_inputs:
+            y = y[: len(y) - len(x)]
+        return Counterexample(x if self.copies is None else x[self.copies], y, self.placed)
 
     def answer(
         self,
@@ -112,18 +121,15 @@ class Instance:
         if point is not None:
             return Result("falsified", "forward"), point, None
         verifier, spec, offset = margins(self.network, box.unsafe, limits.double)
-        problem = self._problem(region, middle, spec, offset)
+        problem = self._problem(box, region, middle, spec, offset)
         left = seconds - (time.monotonic() - begun)
         result = decide(verifier, problem, left, budget.memory, limits.seed, limits.prove)
         if result.verdict == "verified":
             difference = self._difference(box, verifier, spec, offset, torch.stack([low, high]))
             if difference is not None:
                 result.verdict, result.reason, result.error = "unknown", "numerical", difference
-        if result.verdict in ("falsified", "misclassified"):
-            point = self._confirmed(box, middle if result.witness is None else result.witness)
-            if point is None:
-                result.verdict, result.reason = "unknown", "numerical"
-                result.error = "the counterexample is none for onnxruntime: only rounding decides"
+        if result.verdict == "falsified" and result.witness is not None:
+            point = self._confirmed(box, result.witness)
         return result, point, verifier.network
 
     def _difference(self, box: Box, verifier: Verifier, spec: Tensor, offset: Tensor, ends: Tensor) -> str | None:
@@ -150,19 +156,25 @@ class Instance:
             " more than rounding explains. Please report the file."
         )
 
-    def _problem(self, region: Region, image: Tensor, spec: Tensor, offset: Tensor) -> Problem:
+    def _problem(self, box: Box, region: Region, image: Tensor, spec: Tensor, offset: Tensor) -> Problem:
+        """Witnesses are those that onnxruntime confirms, equality included where the property includes it."""
         shape, device = self.network.input_shape, self.network.device
-        box = Region(*(bound.view(shape).to(device) for bound in (region.lower, region.upper)))
-        return Problem(image.view(shape).to(device), box, spec.to(device), offset.to(device))
+        shaped = Region(*(bound.view(shape).to(device) for bound in (region.lower, region.upper)))
+        sides = image.view(shape).to(device), shaped, spec.to(device), offset.to(device)
+        return Problem(*sides, lambda witness: self._confirmed(box, witness) is not None)
 
     def _confirmed(self, box: Box, witness: Tensor) -> Counterexample | None:
         """A witness from the region of a box, moved into the box by less than float32 tells apart."""
         single = witness.detach().cpu().float().numpy().ravel()
+        if box.open_ends is not None:  # one step away from bounds that are not allowed
+            for side, (bound, beyond) in enumerate(((box.lower, np.inf), (box.upper, -np.inf))):
+                at_end = box.open_ends[side] & (single == bound)
+                single = np.where(at_end, np.nextafter(single, np.float32(beyond)), single)
         x = np.clip(single.astype(np.float64), box.lower, box.upper)
         return self.replay(x) if bool((x.astype(np.float32) == single).all()) else None
 
 
-def margins(network: OnnxNetwork, unsafe: list[Conjunction], double: bool) -> tuple[Verifier, Tensor, Tensor]:
+def margins(network: FlatNetwork, unsafe: list[Conjunction], double: bool) -> tuple[Verifier, Tensor, Tensor]:
     """A network, C and d such that an output is in none of the sets `unsafe` where C·network(x) + d > 0 in each row.
 
     An output is in a set if all its inequalities c·y + d ≤ 0 hold, so it is not if the largest c·y + d is positive. If

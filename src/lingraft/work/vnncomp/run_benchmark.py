@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lingraft.formats.answer import Answer
 from lingraft.formats.benchmark import read_instances
+from lingraft.formats.network_files import NetworkFiles
 from lingraft.pool.opening import open_pool
 from lingraft.pool.place import Place
 from lingraft.progress import progress
@@ -15,12 +16,14 @@ from lingraft.runs.holding import holding
 from lingraft.solver.request import Limits
 from lingraft.work.vnncomp.answer_log import AnswerLog
 from lingraft.work.vnncomp.instance_work import DecideInstances
+from lingraft.work.vnncomp.score import read_record
 
 
 def benchmark(
     folder: str | Path,
     out: str | Path | None = None,
     *,
+    against: str | Path | None = None,
     timeout: float | None = None,
     workers: int | None = None,
     memory: float | None = None,
@@ -31,7 +34,8 @@ def benchmark(
 
     `timeout` is in seconds for each instance (default: those of instances.csv). `workers` processes share the
     instances, one thread each (default: one for each core; 0: this process), and `memory` bytes. Called again it goes
-    on after a stop, and tries again what more time may decide. An instance that cannot be read is an "error".
+    on after a stop, and tries again what more time may decide. An instance that cannot be read is an "error". With
+    `against`, a file with answers of other tools (`read_record`), the figures have the competition's scores.
     """
     folder = Path(folder)
     limits, place = Limits(1.0 if timeout is None else timeout, memory, double, seed), Place(workers)
@@ -39,7 +43,8 @@ def benchmark(
     if timeout is not None:
         entries = [replace(entry, timeout=timeout) for entry in entries]
     results = folder / "results" if out is None else Path(out)
-    log = AnswerLog(results, folder.resolve().name, entries, {"double": double, "seed": seed})
+    record = None if against is None else read_record(against, entries)
+    log = AnswerLog(results, folder.resolve().name, entries, {"double": double, "seed": seed}, record)
     with holding(log.folder):
         decide_all(log, limits, place)
     return log
@@ -48,8 +53,8 @@ def benchmark(
 def decide_all(log: AnswerLog, limits: Limits, place: Place) -> None:
     """Lingraft's own answers on all instances of a log that it does not have yet; `limits.timeout` is not used."""
 
-    def files(number: int) -> tuple[Path, Path]:
-        return log.entries[number].onnx, log.entries[number].vnnlib
+    def files(number: int) -> tuple[NetworkFiles, Path]:
+        return log.entries[number].files, log.entries[number].vnnlib
 
     def answers(numbers: list[int]) -> Iterator[tuple[int, Answer]]:
         with open_pool(DecideInstances(limits), place, limits.memory) as pool:

@@ -1,0 +1,96 @@
+"""Families of the verification competition: what is read, what is decided, and what others recorded.
+
+Each family is a folder with `instances.csv`, networks and properties, and maybe `peers.csv` with recorded answers
+(network, property, tool, answer, seconds). One instance after the other in this process, one thread; seconds are
+CPU-seconds of it, reading included, undecided ones too. Answers are kept in OUT, so a run that was stopped goes on. A
+contradiction with a record makes the exit code 1.
+
+    python benchmarks/vnncomp.py DIR [--families acasxu_2023 …] [--timeout S] [--out OUT]
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+
+from lingraft.formats.answer import Answer
+from lingraft.formats.benchmark import read_instances
+from lingraft.solver.budget import usable_memory
+from lingraft.solver.request import Limits
+from lingraft.work.vnncomp.answer_log import AnswerLog
+from lingraft.work.vnncomp.instance_work import DecideInstances
+from lingraft.work.vnncomp.run_benchmark import complete
+from lingraft.work.vnncomp.score import read_record
+
+COLUMNS = ("family", "read", "unsat", "sat", "undecided", "seconds", "recorded (unsat + sat)", "contradictions")
+
+
+def measure(folder: Path, out: Path, timeout: float) -> dict[str, Any]:
+    """The figures of one family, each instance with at most `timeout` seconds."""
+    entries = [replace(entry, timeout=min(entry.timeout, timeout)) for entry in read_instances(folder)]
+    peers = folder / "peers.csv"
+    # a record without answers is a line with names only
+    known = peers.exists() and len(peers.read_text(encoding="utf-8").splitlines()) > 1
+    log = AnswerLog(out, folder.name, entries, {}, read_record(peers, entries) if known else None)
+    work = DecideInstances(Limits())
+    work.prepare(usable_memory(None))
+
+    def answers(numbers: list[int]) -> Iterator[tuple[int, Answer]]:
+        for number in numbers:
+            entry, begun = entries[number], time.process_time()
+            answer = work.answer((entry.files, entry.vnnlib), entry.timeout)
+            answer.seconds = time.process_time() - begun
+            yield number, answer
+
+    complete(log, answers, folder.name)
+    return log.figures()
+
+
+def row(name: str, figures: dict[str, Any]) -> tuple[str, ...]:
+    """The line of the table about a family."""
+    counts, scores = figures["counts"], figures.get("scores", {})
+    read = figures["instances"] - counts["error"]
+    others = [f"{tool} {score['unsat']} + {score['sat']}" for tool, score in scores.items() if tool != "lingraft"]
+    return (
+        name,
+        f"{read} of {figures['instances']}",
+        str(counts["unsat"]),
+        str(counts["sat"]),
+        str(counts["unknown"] + counts["timeout"]),
+        f"{figures['seconds']:.1f}",
+        ", ".join(others) or "none",
+        str(len(figures.get("contradictions", []))),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--families", nargs="+", help="default: all")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds for an instance at most")
+    parser.add_argument("--out", type=Path, default=Path("results/vnncomp"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    names = options.families or sorted(path.parent.name for path in options.folder.glob("*/instances.csv"))
+    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}", flush=True)
+    contradictions, errors = 0, []
+    for name in names:
+        figures = measure(options.folder / name, options.out / name, options.timeout)
+        contradictions += len(figures.get("contradictions", []))
+        errors += [f"{name}: {item['property']}: {item['reason']}" for item in figures["errors"]]
+        print(f"| {' | '.join(row(name, figures))} |", flush=True)
+    for error in errors:
+        print(f"not read: {error}", file=sys.stderr)
+    sys.exit(1 if contradictions else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""A time limit that holds also while something is under way that does not look at the clock, such as reading a file."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from lingraft.formats.answer import EXIT_CODES
+
+#: Seconds, and share of the limit, that an answer may be late before the process ends without it.
+GRACE, SHARE = 0.5, 0.02
+
+
+class Deadline:
+    """While it is entered, this process ends with what `timeout` returns and its exit code shortly after the limit.
+
+    Only where the process is the command's own, which writes to its own standard output.
+    """
+
+    def __init__(self, started: float, seconds: float, timeout: Callable[[], str]):
+        late = started + seconds * (1 + SHARE) + GRACE - time.monotonic()
+        self._timeout, self._lock, self._over = timeout, threading.Lock(), False
+        self._timer = threading.Timer(max(late, 0.0), self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> "Deadline":
+        if sys.stdout is sys.__stdout__:
+            self._timer.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._over = True
+        self._timer.cancel()
+
+    def _end(self) -> None:
+        with self._lock:
+            if not self._over:
+                sys.stdout.write(f"{self._timeout()}\n")
+                sys.stdout.flush()
+                os._exit(EXIT_CODES["timeout"])

@@ -1,0 +1,29 @@
+"""Another value of an ONNX file as its output: one of several outputs, or what a node inside computes."""
+
+from typing import Any
+
+from onnx import helper
+
+from lingraft.errors import LingraftError
+
+
+def select_output(model: Any, output: str | int) -> None:
+    """Make a value, named or an output by its number, the only output, without the nodes that it does not need."""
+    graph = model.graph
+    if isinstance(output, int):
+        if output >= len(graph.output):
+            raise LingraftError(f"the property is about output {output + 1}, but the network has {len(graph.output)}.")
+        output = graph.output[output].name
+    known = {value.name: value for value in (*graph.value_info, *graph.output)}
+    wanted, kept = {output}, []
+    for node in reversed(graph.node):
+        if not wanted.isdisjoint(node.output):
+            wanted.update(node.input)
+            kept.append(node)
+    if not any(output in node.output for node in kept):
+        raise LingraftError(f"the network computes nothing with the name {output!r}.")
+    value = known.get(output) or helper.make_empty_tensor_value_info(output)
+    del graph.output[:]
+    graph.output.append(value)
+    del graph.node[:]
+    graph.node.extend(reversed(kept))

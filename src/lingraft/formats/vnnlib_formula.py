@@ -1,0 +1,162 @@
+"""Formulas of VNN-LIB: what comparisons, `and` and `or` of linear terms say, as a disjunction of conjunctions."""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from lingraft.errors import LingraftError
+from lingraft.formats.vnnlib_syntax import NUMBER, Group
+
+#: A formula that unfolds into more conjunctions than this, or into more coefficients in all of them, is refused.
+MAX_CONJUNCTIONS, MAX_COEFFICIENTS = 100_000, 10_000_000
+
+#: An input by its number i ≥ 0, an output j as −1 − j.
+Variable = int
+
+#: The variable of a word; None for a word that is no name of one. An undeclared one is a LingraftError.
+Resolve = Callable[[str, int], Variable | None]
+
+_NUMBER = re.compile(NUMBER)
+
+
+class Atom(NamedTuple):
+    """Σ coefficient·variable + constant <= 0 (< 0 if `strict`), with no variable twice, from one line of the file."""
+
+    terms: tuple[tuple[Variable, float], ...]
+    constant: float
+    line: int
+    strict: bool = False
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it bounds a single input."""
+        return len(self.terms) == 1 and self.terms[0][0] >= 0
+
+    @property
+    def has_inputs(self) -> bool:
+        """Whether it is about inputs, alone or beside outputs."""
+        return any(variable >= 0 for variable, _ in self.terms)
+
+
+#: A disjunction of conjunctions; one that is empty is never true, and one with an empty conjunction always.
+Normal = list[tuple[Atom, ...]]
+
+#: A linear expression: factor of each variable, and the constant under None.
+_Linear = dict[Variable | None, float]
+
+
+def unknown(item: str | Group, line: int) -> LingraftError:
+    """The error about syntax that is none of VNN-LIB."""
+    what = item if isinstance(item, str) else f"({item.head or '…'} …)"
+    return LingraftError(
+        f"line {line}: {what[:60]!r} is not understood. lingraft reads VNN-LIB 1.0 and 2.0 as VNN-COMP uses them."
+    )
+
+
+def normal_form(item: str | Group, line: int, resolve: Resolve, relations: Sequence[str]) -> Normal:
+    """The disjunction of conjunctions that a formula with these relations unfolds into."""
+    if not isinstance(item, Group) or len(item.items) < 2:
+        raise unknown(item, line)
+    if item.head in relations:
+        return _comparison(item, resolve, relations)
+    parts = [normal_form(part, item.line, resolve, relations) for part in item.items[1:]]
+    if item.head == "or":
+        limit(sum(map(len, parts)), 0, item.line)
+        return [atoms for part in parts for atoms in part]
+    if item.head == "and":
+        limit(math.prod(map(len, parts)), longest(parts), item.line)
+        return [tuple(atom for atoms in choice for atom in atoms) for choice in product(*parts)]
+    raise unknown(item, item.line)
+
+
+def limit(count: int, coefficients: int, line: int) -> None:
+    """Refuse `count` conjunctions of up to `coefficients` numbers each before they are made."""
+    if count > MAX_CONJUNCTIONS:
+        raise LingraftError(f"line {line}: unfolds into more than {MAX_CONJUNCTIONS:,} conjunctions.")
+    if count > 1 and count * coefficients > MAX_COEFFICIENTS:
+        raise LingraftError(f"line {line}: unfolds into more than {MAX_COEFFICIENTS:,} coefficients.")
+
+
+def longest(parts: Sequence[Normal]) -> int:
+    """Rows that a conjunction of one of each part has at most."""
+    return sum(max(map(len, part), default=0) for part in parts)
+
+
+def difference(group: Group, resolve: Resolve) -> tuple[dict[Variable, float], float]:
+    """Left minus right side of a comparison: factors, none of them 0, and the constant."""
+    if len(group.items) != 3:
+        raise LingraftError(f"line {group.line}: {group.head} takes two sides, not {len(group.items) - 1}.")
+    left, right = (_term(side, group.line, resolve) for side in group.items[1:])
+    total = _sum(left, [right], -1.0)
+    constant = total.pop(None, 0.0)
+    terms = {variable: factor for variable, factor in total.items() if factor and variable is not None}
+    if not all(map(math.isfinite, (constant, *terms.values()))):
+        raise LingraftError(f"line {group.line}: a number is too large.")
+    return terms, constant
+
+
+def _comparison(group: Group, resolve: Resolve, relations: Sequence[str]) -> Normal:
+    terms, constant = difference(group, resolve)
+    if not terms and "==" not in relations:
+        raise LingraftError(f"line {group.line}: a constraint without variables.")
+    if not terms:
+        sign = (constant > 0) - (constant < 0)
+        fulfilling = {"<=": (-1, 0), ">=": (0, 1), "<": (-1,), ">": (1,), "==": (0,), "!=": (-1, 1)}
+        return [()] if sign in fulfilling[group.head] else []
+    below = Atom(tuple(terms.items()), constant, group.line)
+    # 0 − c has no negative zero
+    above = Atom(tuple((variable, -factor) for variable, factor in terms.items()), 0.0 - constant, group.line)
+    match group.head:
+        case "<=":
+            return [(below,)]
+        case ">=":
+            return [(above,)]
+        case "<":
+            return [(below._replace(strict=True),)]
+        case ">":
+            return [(above._replace(strict=True),)]
+        case "==":
+            return [(below, above)]
+        case _:  # !=
+            return [(below._replace(strict=True),), (above._replace(strict=True),)]
+
+
+def _term(item: str | Group, line: int, resolve: Resolve) -> _Linear:
+    if isinstance(item, str):
+        if _NUMBER.fullmatch(item):
+            return {None: float(item)}
+        variable = resolve(item, line)
+        if variable is None:
+            raise unknown(item, line)
+        return {variable: 1.0}
+    parts = [_term(part, item.line, resolve) for part in item.items[1:]]
+    if item.head == "+" and parts:
+        return _sum({}, parts, 1.0)
+    if item.head == "-" and parts:
+        return _sum({}, parts, -1.0) if len(parts) == 1 else _sum(parts[0], parts[1:], -1.0)
+    if item.head == "*" and parts:
+        total = parts[0]
+        for part in parts[1:]:
+            if _has_variables(total) and _has_variables(part):
+                raise LingraftError(
+                    f"line {item.line}: a product of variables is not linear; lingraft decides linear properties only."
+                )
+            values, factor = (total, part) if _has_variables(total) else (part, total)
+            total = _sum({}, [values], factor.get(None, 0.0))
+        return total
+    raise unknown(item, item.line)
+
+
+def _has_variables(term: _Linear) -> bool:
+    return any(variable is not None for variable in term)
+
+
+def _sum(first: _Linear, others: Sequence[_Linear], factor: float) -> _Linear:
+    """first + factor·(all others)"""
+    total = dict(first)
+    for other in others:
+        for variable, value in other.items():
+            total[variable] = total.get(variable, 0.0) + factor * value
+    return total

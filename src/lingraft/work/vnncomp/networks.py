@@ -1,0 +1,97 @@
+"""Networks and properties of instances, read and put together."""
+
+from pathlib import Path
+
+import torch
+
+from lingraft.errors import LingraftError
+from lingraft.formats.answer import Placed
+from lingraft.formats.joined_network import JoinedNetwork, Part
+from lingraft.formats.network_files import NetworkFiles, assign
+from lingraft.formats.onnx_network import OnnxNetwork
+from lingraft.formats.vnnlib import Property, property_of, require_sizes
+from lingraft.formats.vnnlib_query import DeclaredNetwork, Query, Tensor, read_query
+from lingraft.work.vnncomp.instance import Instance
+
+#: A file, and which value of it is the output: None for its only output, else as `select_output` wants it.
+_Wanted = tuple[Path, str | int | None]
+
+
+class Networks:
+    """Reads instances, and keeps the networks of the last one, since benchmarks ask much about few."""
+
+    def __init__(self, device: str | torch.device = "cpu"):
+        self.device = device
+        self._kept: dict[_Wanted, OnnxNetwork] = {}
+
+    def instance(self, files: NetworkFiles, vnnlib: Path) -> Instance:
+        """The instance of these networks and a property, which must fit them."""
+        query = read_query(vnnlib)
+        try:
+            given = assign(query.networks, files)
+            wanted = [(given[n.name], which) for n in query.networks for which in _values(n)]
+            # frees the memory of the others before the next are read
+            self._kept = {key: network for key, network in self._kept.items() if key in wanted}
+            networks = [self._network(key) for key in wanted]
+            if query.is_plain:
+                require_sizes(query, networks[0].inputs, networks[0].outputs)
+            found = property_of(query)
+        except LingraftError as error:
+            known = any(str(path) in str(error) for path in (vnnlib, *files.values()))
+            raise error if known else LingraftError(f"{vnnlib}, {error}") from error
+        placed = () if query.version == "1.0" else _placed(query)
+        if query.is_plain and not found.with_inputs:
+            return Instance(networks[0], found, placed)
+        return Instance(_joined(query, found, networks), found, placed, query.copies)
+
+    def _network(self, key: _Wanted) -> OnnxNetwork:
+        if key not in self._kept:
+            self._kept[key] = OnnxNetwork(key[0], self.device, key[1])
+        return self._kept[key]
+
+
+def _values(network: DeclaredNetwork) -> list[str | int | None]:
+    """Which value of its file each computed one of a network is."""
+    if len(network.inputs) > 1:
+        raise LingraftError(
+            f"network {network.name} is declared with several inputs; lingraft reads networks with one."
+        )
+    alone = len(network.outputs) == 1
+    outputs = [tensor.onnx or (None if alone else number) for number, tensor in enumerate(network.outputs)]
+    return [*(tensor.onnx for tensor in network.hidden), *outputs]
+
+
+def _joined(query: Query, found: Property, networks: list[OnnxNetwork]) -> JoinedNetwork:
+    """One network of all; `networks` has one for each computed tensor of the query."""
+    parts, first, left = [], 0, iter(networks)
+    for declared in query.networks:
+        (tensor,) = declared.inputs
+        places = query.copies[first : first + tensor.size]
+        first += tensor.size
+        for computed in declared.computed:
+            network = next(left)
+            _require_size(declared, "input", tensor, network.inputs)
+            _require_size(declared, "output", computed, network.outputs)
+            parts.append(Part(network, places))
+    return JoinedNetwork(parts, query.inputs, found.with_inputs)
+
+
+def _require_size(network: DeclaredNetwork, what: str, tensor: Tensor, size: int) -> None:
+    if tensor.size != size:
+        raise LingraftError(
+            f"the property declares {tensor.name} of network {network.name} with {tensor.size} values, but that {what}"
+            f" of its file has {size}."
+        )
+
+
+def _placed(query: Query) -> tuple[Placed, ...]:
+    """Where the values of each declared tensor are, in the order in which a counterexample is written."""
+    counts, found = [0, 0], []
+    for network in query.networks:
+        for computed, tensors in enumerate((network.inputs, network.computed)):
+            for tensor in tensors:
+                shape = ",".join(map(str, tensor.shape))
+                start = counts[computed]
+                counts[computed] += tensor.size
+                found.append(Placed(f"{tensor.name} {tensor.type} [{shape}]", bool(computed), start, counts[computed]))
+    return tuple(found)
