@@ -73,8 +73,10 @@ def _normalized(layers: list[nn.Module]) -> list[nn.Module]:
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
         found.append(layer)
         if isinstance(following, nn.ReLU):
-            convolution = isinstance(layer, nn.Conv2d)
-            found.append(nn.BatchNorm2d(layer.out_channels) if convolution else nn.BatchNorm1d(layer.out_features))
+            if isinstance(layer, nn.Conv2d):
+                found.append(nn.BatchNorm2d(layer.out_channels))
+            if isinstance(layer, nn.Linear):
+                found.append(nn.BatchNorm1d(layer.out_features))
     return found
 
 
