@@ -42,3 +42,44 @@ def test_groups_are_convolutions_of_their_own() -> None:
 )
 def test_a_permutation_has_every_input_once_and_no_zeros(index: list[int], expected: bool) -> None:
     assert Gather([0], (len(index),), (3,), np.array(index)).is_permutation is expected
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "shape"),
+    [
+        ((0, 0), (2, 2), (4, 3, 2)),
+        ((1, 0), (2, 2), (3, 3, 2)),
+        ((1, 2), (1, 1), (6, 4, 2)),
+        ((2, 1), (3, 4), (2, 2, 2)),
+    ],
+)
+def test_rows_over_every_so_many_rows_and_columns_stay_windows(start, step, shape) -> None:
+    source = (8, 7, 2)
+    numbers = np.arange(np.prod(source)).reshape(source)
+    index = numbers[start[0] :: step[0], start[1] :: step[1]][: shape[0], : shape[1]].reshape(-1)
+    node = Gather([0], shape, source, index)
+    assert node.steps == (start, step)
+    generator = np.random.default_rng(0)
+    origin = np.array([[0, 0], [shape[0] - 2, shape[1] - 2], [-1, shape[1] - 1]])  # the last reaches over two edges
+    windows = Rows(generator.normal(size=(2, 3, 2, 2, 2)), origin)
+    windows.clear_outside(shape)
+    whole = windows.whole(shape)
+    expected = (node.moves.T @ whole.a.reshape(6, -1).T).T.reshape(2, 3, *source)
+    for rows in (windows, whole):
+        (back,), constant = node.back(rows)
+        assert np.array_equal(back.whole(source).a, expected)
+        assert not constant.any()
+        assert node.passed(rows) >= back.a[0, 0].size
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        [0, 1, 4, 5, 8, 9],  # runs over the end of a row
+        [4, 5, 0, 1, 8, 9],
+        [1, 2, 5, 6, 9, 10],  # channels are moved
+        [0, 1, -1, -1, 4, 5],
+    ],
+)
+def test_other_moves_of_maps_are_not_taken_for_such(index: list[int]) -> None:
+    assert Gather([0], (1, 3, 2), (3, 2, 2), np.array(index)).steps is None

@@ -6,8 +6,6 @@ than files of this size may ask for. Work is in nanoseconds, estimated from size
 depend on the machine. docs/certificates.md has the rule; real certificates need less than a tenth of it.
 """
 
-import math
-
 from lingraft.checker.format import Rejected
 from lingraft.checker.network import Network
 from lingraft.checker.nodes import Convolution, Dense, Gather, Node, Site
@@ -109,8 +107,8 @@ class Passage:
     def see(self, node: Node, rows: Rows) -> None:
         """Rows like this one arrive at a node."""
         size = products = rows.a[0, 0].size
-        if isinstance(node, Gather):  # which makes whole maps of windows first
-            size = products = node.size + math.prod(node.source)
+        if isinstance(node, Gather):
+            size = products = node.passed(rows)
             self.work += 12 * size
         self.widest, self.steps = max(self.widest, size), self.steps + 8
         if isinstance(node, Convolution):

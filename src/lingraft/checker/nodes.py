@@ -244,8 +244,49 @@ class Gather(Node):
         used = self.index >= 0
         places, size = self.index[used], math.prod(self.source)
         self.back_terms = int(np.bincount(places, minlength=1).max()) if len(places) else 1
+        #: if they are every so many rows and columns of a map, from one on: first row and column, steps
+        self.steps = self._steps()
         ones = np.ones(len(places))
         self.moves = sparse.csr_matrix((ones, (used.nonzero()[0], places)), shape=(self.size, size))
+
+    def _steps(self) -> tuple[tuple[int, int], tuple[int, int]] | None:
+        """The first row and column and the steps between them, where all channels of a part of a map are taken."""
+        if len(self.shape) != 3 or len(self.source) != 3 or self.shape[2] != self.source[2] or not self.size:
+            return None
+        (height, width, channels), index = self.source, self.index.reshape(self.shape)
+        start = int(index[0, 0, 0])
+        y, x = start // channels // width, start // channels % width
+        sy = int(index[1, 0, 0] - start) // (width * channels) if self.shape[0] > 1 else 1
+        sx = int(index[0, 1, 0] - start) // channels if self.shape[1] > 1 else 1
+        if start < 0 or min(sy, sx) < 1:
+            return None
+        rows, columns = y + sy * np.arange(self.shape[0]), x + sx * np.arange(self.shape[1])
+        if rows[-1] >= height or columns[-1] >= width:
+            return None
+        places = (rows[:, None, None] * width + columns[:, None]) * channels + np.arange(channels)
+        return ((y, x), (sy, sx)) if np.array_equal(places, index) else None
+
+    def _spaced(self, rows: Rows) -> Rows:
+        """Rows over a map of which this is every so many rows and columns: zeros between the coefficients."""
+        assert self.steps is not None
+        (y, x), (sy, sx) = self.steps
+        h, w = rows.a.shape[2:4]
+        if rows.origin is None:
+            whole = np.zeros((*rows.a.shape[:2], *self.source))
+            whole[:, :, y : y + (h - 1) * sy + 1 : sy, x : x + (w - 1) * sx + 1 : sx] = rows.a
+            return Rows(whole)
+        out = np.zeros((*rows.a.shape[:2], (h - 1) * sy + 1, (w - 1) * sx + 1, self.source[2]))
+        out[:, :, ::sy, ::sx] = rows.a
+        placed = Rows(out, rows.origin * np.array([sy, sx]) + [y, x])
+        return placed.whole(self.source) if out[0, 0].size >= math.prod(self.source) else placed
+
+    def passed(self, rows: Rows) -> int:
+        """Numbers that one of these rows has on its way back through here."""
+        if self.steps is None or rows.origin is None:
+            return self.size + math.prod(self.source)
+        h, w, channels = rows.a.shape[2:]
+        (sy, sx) = self.steps[1]
+        return rows.a[0, 0].size + min(((h - 1) * sy + 1) * ((w - 1) * sx + 1) * channels, math.prod(self.source))
 
     @property
     def is_permutation(self) -> bool:
@@ -265,6 +306,8 @@ class Gather(Node):
 
     def back(self, rows: Rows) -> tuple[list[Rows], Array]:
         sides, count = rows.a.shape[:2]
+        if self.steps is not None:
+            return [self._spaced(rows)], np.zeros((sides, count))
         flat = rows.whole(self.shape).a.reshape(sides * count, -1)
         out = (self.moves.T @ flat.T).T
         return [Rows(np.ascontiguousarray(out).reshape(sides, count, *self.source))], np.zeros((sides, count))

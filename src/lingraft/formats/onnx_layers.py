@@ -72,6 +72,8 @@ def _linear(to: OnnxWriter, shape: Shape, x: Value, weight: Tensor, bias: Tensor
 
 @writes("matrix product")
 def _product(to: OnnxWriter, shape: Shape, left: Any, right: Any) -> Value:
+    if isinstance(left, Value) and isinstance(right, Value):
+        return to.value(shape, "MatMul", left.name, right.name)
     if isinstance(left, Value):
         return to.value(shape, "MatMul", left.name, to.weight("weight", constant(right)))
     return to.value(shape, "MatMul", to.weight("weight", left), right.name)

@@ -18,6 +18,8 @@ from lingraft.formats.onnx_node import OnnxNode
 from lingraft.formats.onnx_patterns import PARTS, product
 from lingraft.formats.onnx_translators import TRANSLATORS, Translator, translates, with_tensors
 from lingraft.model.activations import KNOWN, named_in_onnx
+from lingraft.model.activations.square import SQUARE
+from lingraft.model.operations import KNOWN as OPERATIONS
 
 __all__ = ["Translator", "onnx_moves", "onnx_windows", "supported", "translate", "translates"]
 
@@ -81,7 +83,7 @@ def _matmul(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
         final = builder.file_shape(product)
         without = final[:-2] + final[-1:] if len(shape) > 1 else ()
         return product if left.ndim == 2 else builder.reshape(product, without)
-    raise node.unsupported("a product that is not of a value and a constant matrix")
+    return _times_value(builder, node, node.value(0), node.value(1))
 
 
 def _times_matrix(builder: GraphBuilder, node: OnnxNode, x: fx.Node, matrix: np.ndarray) -> fx.Node:
@@ -106,6 +108,16 @@ def _times_matrix(builder: GraphBuilder, node: OnnxNode, x: fx.Node, matrix: np.
     return builder.reshape(builder.call(torch.cat, pieces, 1), (*shape[:-1], outputs))
 
 
+def _times_value(builder: GraphBuilder, node: OnnxNode, left: fx.Node, right: fx.Node) -> fx.Node:
+    """The product of two values, each with at least two dimensions in the file."""
+    ranks = [len(builder.file_shape(value)) for value in (left, right)]
+    if min(ranks) < 2:
+        raise node.unsupported("a product of a vector and another value")
+    if ranks[0] != ranks[1] or min(ranks) < 3 or builder.is_bare(left) or builder.is_bare(right):
+        left, right = (builder.bare(value, max(ranks)) for value in (left, right))
+    return builder.call(torch.matmul, left, right)
+
+
 # Arithmetic
 
 
@@ -117,8 +129,6 @@ def _arithmetic(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
         known = product(builder, left, right) if node.operation == "Mul" else None
         if known is not None:
             return known
-        if node.operation == "Div":
-            raise node.unsupported("a quotient of two values")
         ranks = [len(builder.file_shape(value)) for value in (left, right)]
         if ranks[0] != ranks[1] or builder.is_bare(left) != builder.is_bare(right):
             left, right = (builder.bare(value, max(ranks)) for value in (left, right))
@@ -132,14 +142,30 @@ def _arithmetic(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
         x = builder.bare(x, array.ndim)
     if isinstance(left, fx.Node) or node.operation in ("Add", "Mul"):
         return builder.call(function, x, builder.constant(array))
-    if node.operation == "Div":
-        raise node.unsupported("division by a value")
     return builder.call(function, builder.constant(array), x)
 
 
 @translates("Neg")
 def _negative(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return builder.call(torch.neg, node.value(0))
+
+
+@translates(*(record.onnx[0] for record in OPERATIONS.values() if record.bend not in (None, SQUARE)))
+def _bend(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
+    (function,) = (r.calls[0] for r in OPERATIONS.values() if r.bend is not None and r.onnx == (node.operation,))
+    return builder.call(function, node.value(0))
+
+
+@translates("Pow")
+def _power(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
+    x, exponents = node.value(0), np.unique(node.constant(1))
+    rank = node.constant(1).ndim
+    if len(exponents) != 1 or rank > len(builder.file_shape(x)):
+        raise node.unsupported(f"exponents of shape {node.constant(1).shape}")
+    exponent = float(exponents[0])
+    if exponent == 1:
+        return x
+    return builder.call(torch.square, x) if exponent == 2 else builder.call(torch.pow, x, exponent)
 
 
 @translates("ReduceMean", "ReduceSum")

@@ -19,7 +19,7 @@ from torch import fx, nn
 
 from lingraft.errors import LingraftError
 from lingraft.formats.graph_builder import GraphBuilder
-from lingraft.formats.onnx_node import OnnxNode
+from lingraft.formats.onnx_node import OnnxNode, Value
 
 #: How far √½, and products that should be 1, may be off. Exporters write √2 or its inverse, ½ and β in single
 #: precision, each off by up to 2^-24 of itself, and a product or quotient has a few of them: no one number is the right
@@ -102,7 +102,9 @@ def _greater(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 
 
 def _where(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    """Softplus with a threshold."""
+    """Softplus with a threshold, or a choice that is the same for all inputs."""
+    if not isinstance(node.optional(0), fx.Node):
+        return _fixed_choice(builder, node)
     condition, straight, bent = (node.value(i) for i in range(3))
     factor, plain = _scaled(builder, bent)
     source = plain.args[0] if _is_softplus(builder, plain) else None
@@ -112,6 +114,33 @@ def _where(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
         if x is straight and abs(factor * beta - 1) < _CLOSE and threshold is not None and threshold >= _THRESHOLD:
             return bent
     raise node.unsupported("a choice between two values, other than in softplus,")
+
+
+def _fixed_choice(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
+    """c·a + (1 − c)·b for conditions c of 0 and 1, where a or b may be a constant."""
+    chosen = node.constant(0).astype(np.float32)
+    rank = max(chosen.ndim, *(_rank(builder, node.optional(i)) for i in (1, 2)))
+    result: fx.Node | np.ndarray | None = None
+    for i, weight in ((1, chosen), (2, 1 - chosen)):
+        value = node.optional(i)
+        if isinstance(value, fx.Node):
+            x = builder.bare(value, rank) if builder.batch == 1 else value
+            part: fx.Node | np.ndarray = builder.call(torch.mul, x, builder.constant(weight))
+        else:
+            part = np.where(weight > 0, node.constant(i), 0)
+        if result is None:
+            result = part
+        elif isinstance(result, fx.Node):
+            result = builder.call(torch.add, result, part if isinstance(part, fx.Node) else builder.constant(part))
+        else:
+            assert isinstance(part, fx.Node)
+            result = builder.call(torch.add, part, builder.constant(result))
+    assert isinstance(result, fx.Node)
+    return result
+
+
+def _rank(builder: GraphBuilder, value: Value | None) -> int:
+    return len(builder.file_shape(value)) if isinstance(value, fx.Node) else np.ndim(value)
 
 
 #: Operations that are read as parts of what is recognized here.

@@ -1,7 +1,7 @@
 """How operations that move, pool, add and multiply values are written in ONNX."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,8 @@ from torch import Tensor
 from lingraft.errors import LingraftError
 from lingraft.formats.onnx_layers import WRITERS, Padded, Shape, constant, write_pad, writes
 from lingraft.formats.onnx_writer import OnnxWriter, Value, named
+from lingraft.model.operations import KNOWN
+from lingraft.model.operations.functions import axis_of_softmax
 from lingraft.model.operations.pooling import reduced, side_matrix
 from lingraft.model.operations.weights import each
 
@@ -404,11 +406,40 @@ def _mul(to: OnnxWriter, shape: Shape, left: Any, right: Any) -> Value:
 
 @writes("quotient")
 def _div(to: OnnxWriter, shape: Shape, left: Any, right: Any) -> Value:
-    if isinstance(right, Value):
-        raise LingraftError("a division by a value cannot be verified and is not exported.")
     return _arithmetic(to, shape, "Div", left, right)
 
 
 @writes("negation")
 def _neg(to: OnnxWriter, shape: Shape, x: Value) -> Value:
     return _arithmetic(to, shape, "Mul", x, -1.0)
+
+
+# Functions of each value, powers, softmax
+
+
+def _bending(operation: str) -> Callable[[OnnxWriter, Shape, Value], Value]:
+    """The writer of an operation that ONNX has under this name."""
+    return lambda to, shape, x: to.value(shape, operation, x.name)
+
+
+WRITERS.update({record.name: _bending(record.onnx[0]) for record in KNOWN.values() if record.bend is not None})
+
+
+@writes("square")
+def _square(to: OnnxWriter, shape: Shape, x: Value) -> Value:
+    return to.value(shape, "Mul", x.name, x.name)
+
+
+@writes("power")
+def _power(to: OnnxWriter, shape: Shape, x: Any, exponent: Any) -> Value:
+    if not isinstance(x, Value):
+        raise LingraftError("a power whose exponent depends on the input cannot be written.")
+    return to.value(shape, "Pow", x.name, to.weight("exponent", constant(exponent)))
+
+
+@writes("softmax")
+def _softmax(to: OnnxWriter, shape: Shape, x: Value, dim: Any, *rest: Any) -> Value:
+    axis = axis_of_softmax(dim, len(shape))
+    if axis == 0:
+        raise LingraftError("a softmax over the batch dimension mixes the images.")
+    return to.value(shape, "Softmax", x.name, axis=axis)

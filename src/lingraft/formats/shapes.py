@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from lingraft.model.activations import of_module
+from lingraft.model.operations import of_call
 
 Shape = tuple[int, ...]
 
@@ -31,6 +32,9 @@ def layer_shape(layer: nn.Module, shape: Shape) -> Shape | None:
 
 def call_shape(function: Any, shapes: list[Shape]) -> Shape | None:
     """Shape of what a function of values of these shapes gives; None if no rule fits."""
+    if len(shapes) == 1:
+        known = of_call(function)
+        return None if known is None or known.bend is None else shapes[0]
     if function not in _PAIRWISE or len(shapes) != 2:
         return None
     try:

@@ -22,9 +22,9 @@ from lingraft.model.tracing import trace
 
 #: Functions, methods and modules (by lower-case name) that bend a tensor element by element and are not supported.
 _UNSUPPORTED = frozenset({
-    "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "exp", "exp2", "expm1", "floor", "glu", "hardshrink", "log",
-    "log1p", "log2", "log10", "logsigmoid", "pow", "reciprocal", "round", "rrelu", "rsqrt", "sign", "sin", "sinh",
-    "softshrink", "softsign", "sqrt", "square", "tan", "tanhshrink", "threshold", "trunc",
+    "acos", "asin", "atan", "ceil", "cosh", "erf", "exp2", "expm1", "glu", "hardshrink", "log", "log1p", "log2",
+    "log10", "logsigmoid", "round", "rrelu", "rsqrt", "sinh", "softshrink", "softsign", "tan", "tanhshrink",
+    "threshold", "trunc",
 })  # fmt: skip
 
 

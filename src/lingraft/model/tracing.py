@@ -25,6 +25,13 @@ _OPERATORS = {
     "__ior__": operator.or_, "__ixor__": operator.xor, "__ilshift__": operator.lshift, "__irshift__": operator.rshift,
 }  # fmt: skip
 
+#: Functions that torch also has for a number before a tensor. It takes what says that it is a tensor for a number then,
+#: to look into, and crashes.
+_NUMBER_FIRST = (
+    "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "float_power", "pow",
+    "remainder", "where", "xlogy",
+)  # fmt: skip
+
 
 class _InPlace(fx.Proxy):
     """Records operators in place as what they are: torch.fx takes h += y for h = h + y, and forgets other names of h.
@@ -135,7 +142,7 @@ def trace(model: nn.Module) -> fx.GraphModule:
 
 def _graph(model: nn.Module, tracer: _Tracer) -> fx.Graph:
     try:
-        with _unchanged(model):
+        with _unchanged(model), _recorded_by(tracer):
             graph = tracer.trace(model)
         if tracer.asked_for_values:
             raise fx.proxy.TraceError("it asks for the value of a tensor")
@@ -148,6 +155,27 @@ def _graph(model: nn.Module, tracer: _Tracer) -> fx.Graph:
             f"cannot trace {where}: {error}. Its forward must not branch or loop on tensor values or on shapes,"
             " and must take tensors only: move such code out of the model, or write it with torch operations."
         ) from error
+
+
+@contextmanager
+def _recorded_by(tracer: _Tracer) -> Iterator[None]:
+    """Let the tracer record calls of `_NUMBER_FIRST` before torch sees them."""
+    functions = {name: getattr(torch, name) for name in _NUMBER_FIRST}
+
+    def recording(function: Callable[..., Any]) -> Callable[..., Any]:
+        def record(*args: Any, **kwargs: Any) -> Any:
+            traced = any(isinstance(value, fx.Proxy) for value in (*args, *kwargs.values()))
+            return tracer.create_proxy("call_function", function, args, kwargs) if traced else function(*args, **kwargs)
+
+        return record
+
+    try:
+        for name, function in functions.items():
+            setattr(torch, name, recording(function))
+        yield
+    finally:
+        for name, function in functions.items():
+            setattr(torch, name, function)
 
 
 @contextmanager

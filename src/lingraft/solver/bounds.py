@@ -32,7 +32,7 @@ class SiteBounds:
     losses: list[float]
 
     def unstable(self, network: Network, i: int) -> Tensor:
-        """Neurons of site `i` that are neither grafted nor linear on their interval; smooth ones never are linear."""
+        """Neurons of site `i` that are neither grafted nor linear on their interval; smooth ones never are."""
         site = network.nodes[i]
         assert isinstance(site, Site)
         return _unstable(site, *self.bounds[i])
@@ -41,6 +41,9 @@ class SiteBounds:
 def _unstable(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
     if site.activation.pieces is not None:
         return ~site.grafted & (lower < 0) & (upper > 0)
+    if site.activation.steps:
+        low, high = site.activation.between(lower, upper)
+        return ~site.grafted & ~(low == high)
     return ~site.grafted
 
 

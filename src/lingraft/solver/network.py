@@ -12,7 +12,7 @@ from lingraft.model.plain import copied, plain
 from lingraft.model.unseen import refuse_unseen
 from lingraft.solver.agreement import require_agreement
 from lingraft.solver.conversion import convert
-from lingraft.solver.nodes import Input, Node, Shape, Site
+from lingraft.solver.nodes import Input, Node, Product, Shape, Site
 
 #: Layers that compute something else in training mode; others may be in it, as containers made by torch.fx are.
 IN_TWO_MODES = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
@@ -64,11 +64,19 @@ class Network:
         return self.values(images)[-1]
 
     def values(self, images: Tensor) -> list[Tensor]:
-        """Values of every node, in the inner order."""
+        """Values of every node, in the inner order.
+
+        A product is computed as one: its squares are there to be bounded, and in float32 little is left of their
+        difference where one factor is large.
+        """
         values: list[Tensor] = []
         for node in self.nodes:
             inputs = [values[i] for i in node.inputs]
-            values.append(self.inside(images) if isinstance(node, Input) else node.forward(*inputs))
+            if isinstance(node, Product):
+                one, other = (values[i] for i in node.factors(self.nodes))
+                values.append(one * other + inputs[2] + inputs[3])
+            else:
+                values.append(self.inside(images) if isinstance(node, Input) else node.forward(*inputs))
         return values
 
     def to(self, dtype: torch.dtype, device: torch.device | None = None) -> "Network":

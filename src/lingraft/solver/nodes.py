@@ -226,6 +226,20 @@ class Sum(Node):
 
 
 @dataclass
+class Product(Sum):
+    """a·b, as ((a' + b')² − (a' − b')²) / 4 + v·a + u·b − u·v, where a'·b' = (a − u)·(b − v): see `products.py`.
+
+    Its inputs are the sites of the two squares, and the scales v·a − u·v and u·b.
+    """
+
+    def factors(self, nodes: list[Node]) -> tuple[int, int]:
+        """The positions of the scales a' and b'."""
+        plus = nodes[self.inputs[0]].inputs[0]
+        first, second = nodes[plus].inputs
+        return first, second
+
+
+@dataclass
 class Site(Node):
     """One activation call. Where `grafted`, the neuron is slope·z + intercept; elsewhere it is `kind` of z.
 

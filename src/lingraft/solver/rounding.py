@@ -51,7 +51,11 @@ class Sizes:
         if isinstance(node, Site):
             size = min(largest, max(map(_largest, found.bounds[i])))
             line = size * _largest(node.slope * node.grafted) + _largest(node.intercept * node.grafted)
-            return max(node.activation.size(size), line)
+            record = node.activation
+            reached = record.size(size)
+            if record.pieces is None:  # a reciprocal is as large as it is between the bounds
+                reached = min(reached, max(map(_largest, record.between(*found.bounds[i]))))
+            return max(reached, line)
         weight, constant = self.linear[i]
         return weight * largest + constant
 

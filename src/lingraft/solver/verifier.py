@@ -26,6 +26,7 @@ from lingraft.solver.margin import MARGIN
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Site
 from lingraft.solver.nonlinearity import unstable
+from lingraft.solver.products import balanced
 from lingraft.solver.proof import MarginProof, Proof
 from lingraft.solver.region import Region
 from lingraft.solver.remainder import OpenMargin, Remainder
@@ -183,7 +184,8 @@ class _Attempt:
         stop: Callable[[], bool] | None,
     ):
         self.verifier, self.problem, self.budget, self.proof, self.stop = verifier, problem, budget, proof, stop
-        self.network = verifier.network
+        self.network = balanced(verifier.network, problem.region)
+        self.sizes = verifier.sizes if self.network is verifier.network else Sizes(self.network)
         self.falsifier = Falsifier(
             verifier.single, problem.region, problem.spec, problem.offset, seed, budget, problem.confirm
         )
@@ -209,15 +211,14 @@ class _Attempt:
         every = left = torch.arange(len(problem.spec), device=problem.spec.device)
         self._attack(left, QUICK_STEPS, 1)
         self._enter("intervals")
-        sizes = self.verifier.sizes
-        found = bound_sites(self.network, problem.region, self.budget, "intervals", sizes)
+        found = bound_sites(self.network, problem.region, self.budget, "intervals", self.sizes)
         self._allow_for_rounding(found)
         left = left[_open(margin_intervals(found, *self._spec(left)))]
         if not len(left):
             self._count(found)
             return self.finish("verified")
         self._enter("crown")
-        found = bound_sites(self.network, problem.region, self.budget, sizes=sizes)
+        found = bound_sites(self.network, problem.region, self.budget, sizes=self.sizes)
         self._allow_for_rounding(found)
         self._count(found)
         bounds = self._crown(found, every)

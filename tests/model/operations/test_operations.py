@@ -16,7 +16,10 @@ from lingraft.training.differentiable import graph_of
 from lingraft.training.differentiable.intervals import RULES, interval_bounds
 
 #: Cases that are not linear, without any activation.
-BENT = ("MaxPool", "max_pool", "product", "square")
+BENT = (
+    "MaxPool", "max_pool", "product", "square", "torch.square", "quotient of", "powers", "waves", "exponential", "steps",
+    "softmax",
+)  # fmt: skip
 
 
 def test_one_list_for_all_that_handles_operations() -> None:

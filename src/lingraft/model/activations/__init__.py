@@ -8,6 +8,7 @@ from torch import nn
 
 from lingraft.errors import LingraftError
 from lingraft.model.activations.clipped import ABS, CLAMP, CLAMP_MAX, CLAMP_MIN, HARDSIGMOID, HARDTANH, RELU6
+from lingraft.model.activations.convex import CAPPED_EXPONENTIAL, EXPONENTIAL, RECIPROCAL, ROOT
 from lingraft.model.activations.exponential import CELU, ELU, SELU, SOFTPLUS
 from lingraft.model.activations.gated import GELU, HARDSWISH, MISH, SILU
 from lingraft.model.activations.record import Activation, Lines
@@ -15,10 +16,13 @@ from lingraft.model.activations.relu import LEAKY_RELU, PRELU, RELU
 from lingraft.model.activations.sigmoid import SIGMOID, TANH
 from lingraft.model.activations.soundness import require_sound
 from lingraft.model.activations.square import SQUARE
+from lingraft.model.activations.steps import FLOOR, SIGN
+from lingraft.model.activations.waves import COSINE, SINE
 from lingraft.names import lookup
 
 __all__ = [
     "KNOWN",
+    "PARTS",
     "Activation",
     "Lines",
     "activation",
@@ -36,8 +40,14 @@ _SMOOTH = (SIGMOID, TANH, GELU, SILU, MISH, HARDSWISH, SOFTPLUS, ELU, CELU, SELU
 #: name → the record for the arguments that torch takes if none are given
 KNOWN: dict[str, Activation] = {record.name: record for record in (*_MADE_OF_LINES, *_SMOOTH)}
 
+#: name → the record of a function that is no activation of a model: operations are written with these
+PARTS: dict[str, Activation] = {
+    record.name: record
+    for record in (SQUARE, EXPONENTIAL, CAPPED_EXPONENTIAL, RECIPROCAL, ROOT, SINE, COSINE, SIGN, FLOOR)
+}
+
 #: Names that mean the same wherever this version of lingraft runs.
-_OWN = frozenset({*KNOWN, SQUARE.name})
+_OWN = frozenset({*KNOWN, *PARTS})
 
 
 def register(record: Activation) -> Activation:
@@ -45,7 +55,7 @@ def register(record: Activation) -> Activation:
 
     A record whose lines, bounds, gap, size or torch calls do not hold is refused (see `require_sound`).
     """
-    for other in (*KNOWN.values(), SQUARE):
+    for other in (*KNOWN.values(), *PARTS.values()):
         if other.name == record.name or (record.onnx is not None and other.onnx == record.onnx):
             raise LingraftError(f"the activation {record.name!r} is known already. Take another name.")
         taken = {*other.calls, *other.modules} & {*record.calls, *record.modules}
@@ -59,10 +69,10 @@ def register(record: Activation) -> Activation:
 def activation(kind: str) -> Activation:
     """The record of that kind: a name, followed by arguments that are not the usual ones, as `kind_of` writes them.
 
-    Also of the square, which is no activation of a model but part of its products.
+    Also of the functions that operations are written with, which are no activations of a model.
     """
-    if kind == SQUARE.name:
-        return SQUARE
+    if kind in PARTS:
+        return PARTS[kind]
     name, _, arguments = kind.partition(" ")
     record = KNOWN[name] if name in KNOWN else lookup("activation", name, KNOWN)
     return record.called_with(json.loads(arguments)) if arguments else record
@@ -104,8 +114,8 @@ def named_in_onnx(operation: str) -> Activation | None:
 
 def restored(name: str, home: str, arguments: dict[str, Any]) -> Activation:
     """The record that another process pickled; the module that registers it is imported if that was not done yet."""
-    if name == SQUARE.name:
-        return SQUARE
+    if name in PARTS:
+        return PARTS[name]
     if name not in KNOWN:
         try:
             import_module(home)

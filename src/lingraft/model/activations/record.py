@@ -94,6 +94,8 @@ class Activation:
     interval: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
     #: the lines of one that is made of lines, and so written with ReLUs; None: smooth
     pieces: Pieces | None = None
+    #: constant but for jumps: where its bounds on an interval are the same number, so are its lines, exactly
+    steps: bool = False
     #: torch calls that mean it: classes of layers, exactly these; functions and names of tensor methods
     modules: tuple[type[nn.Module], ...] = ()
     calls: tuple[Any, ...] = ()

@@ -7,6 +7,7 @@ from torch import fx, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from lingraft.model.operations.arithmetic import ARITHMETIC
+from lingraft.model.operations.functions import FUNCTIONS
 from lingraft.model.operations.moves import MOVES
 from lingraft.model.operations.pooling import POOLING
 from lingraft.model.operations.record import Call, Operation
@@ -14,7 +15,7 @@ from lingraft.model.operations.weights import WEIGHTS
 
 __all__ = ["KNOWN", "Call", "Operation", "call_of", "of_call", "of_layer"]
 
-KNOWN: dict[str, Operation] = {record.name: record for record in (*WEIGHTS, *POOLING, *ARITHMETIC, *MOVES)}
+KNOWN: dict[str, Operation] = {record.name: record for record in (*WEIGHTS, *POOLING, *ARITHMETIC, *FUNCTIONS, *MOVES)}
 
 _BY_CALL: dict[Any, Operation] = {call: record for record in KNOWN.values() for call in record.calls}
 _BY_LAYER: dict[type[nn.Module], Operation] = {layer: record for record in KNOWN.values() for layer in record.layers}

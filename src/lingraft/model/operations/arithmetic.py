@@ -35,7 +35,7 @@ ARITHMETIC = (
         "quotient", "multiplies", lambda input, other: input / other,
         calls=(operator.truediv, operator.itruediv, torch.div, torch.divide, torch.true_divide, "div", "div_", "divide",
                "true_divide"),
-        onnx=("Div",),
+        onnx=("Div",), note="by a value that may not be 0, without a certificate, and no CROWN-IBP",
     ),
     Operation(
         "negation", "multiplies", lambda input: -input,

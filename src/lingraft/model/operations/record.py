@@ -10,17 +10,21 @@ from torch import fx, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from lingraft.errors import LingraftError
+from lingraft.model.activations.record import Activation
 from lingraft.model.plain import renew
 
 #: What an operation does with the values that it is given:
 #: - same: gives them as they are;
 #: - moves: gives some of them in other places, besides zeros or constants;
 #: - averages: sums over sides of a map, or over dimensions, with weights that are fixed and not negative;
-#: - weighs: sums with the weights that it is called with, plus a bias;
+#: - weighs: sums with the weights that it is called with, which may be values of a matrix product, plus a bias;
 #: - adds: the sum or the difference of two, or of one and a constant;
-#: - multiplies: the product of two, or of one and a constant; the quotient of one and a constant;
-#: - chooses: the largest of each window.
-Kind = Literal["same", "moves", "averages", "weighs", "adds", "multiplies", "chooses"]
+#: - multiplies: the product or quotient of two, or of one and a constant;
+#: - chooses: the largest of each window;
+#: - bends: a function of each value by itself, which is no activation: `bend` bounds it;
+#: - powers: a power with a fixed exponent;
+#: - softens: exponentials, each as a share of their sum.
+Kind = Literal["same", "moves", "averages", "weighs", "adds", "multiplies", "chooses", "bends", "powers", "softens"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,8 @@ class Operation:
     note: str = ""
     #: how many dimensions the value must have, the batch included; None: any
     rank: int | None = None
+    #: of an operation that bends, what bounds it
+    bend: Activation | None = None
 
     @cached_property
     def signature(self) -> inspect.Signature:

@@ -96,6 +96,7 @@ WEIGHTS = (
     Operation(
         "matrix product", "weighs", lambda input, other: torch.matmul(input, other),
         calls=(operator.matmul, torch.matmul, "matmul"), onnx=("MatMul",),
+        note="of two values without a certificate, and no CROWN-IBP",
     ),
     Operation(
         "batch norm", "weighs", _normalize, calls=(F.batch_norm,),

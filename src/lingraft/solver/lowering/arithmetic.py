@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, fx
 
 from lingraft.errors import LingraftError
-from lingraft.model.activations.square import SQUARE
+from lingraft.model.activations.convex import RECIPROCAL
 from lingraft.solver.lowering.building import Building, handles, inner
-from lingraft.solver.nodes import Shape, Site
+from lingraft.solver.nodes import Shape
 
 
 def _constant(at: Building, value: Any, shape: Shape) -> Tensor:
@@ -46,26 +46,26 @@ def _scaled(at: Building, call: fx.Node, x: fx.Node, weight: Tensor) -> int:
 
 @handles("product")
 def _multiply(at: Building, call: fx.Node, a: Any, b: Any) -> int:
-    """By a constant a scale; of two values ((a + b)² − (a − b)²) / 4, so that only squares have to be bounded."""
+    """By a constant a scale; of two values a product, which is written with squares."""
     shape = at.shape(call)
     if not (at.depends(a) and at.depends(b)):
         variable, constant = (a, b) if at.depends(a) else (b, a)
         return _scaled(at, call, variable, _constant(at, constant, shape))
-    both = [at.broadcast(call, x, shape) for x in (a, b)]
-    none = torch.zeros(inner(shape)).double()
-    squares = []
-    for name, sign in (("plus", 1.0), ("minus", -1.0)):
-        z = at.sum(f"{call.name}.{name}", both, [1.0, sign])
-        site = Site(f"{call.name}.{name}.square", inner(shape), [z], SQUARE.name, none.bool(), none, none, public=False)
-        squares.append(at.add(site))
-    return at.sum(call.name, squares, [0.25, -0.25])
+    one, other = (at.broadcast(call, x, shape) for x in (a, b))
+    return at.product(call.name, one, other)
 
 
 @handles("quotient")
 def _divide(at: Building, call: fx.Node, a: Any, b: Any) -> int:
-    if at.depends(b):
-        raise LingraftError(f"{at.title(call)} divides by a value, which is not supported. Divide by constants.")
-    return _scaled(at, call, a, _constant(at, b, at.shape(call)).reciprocal())
+    """By a constant a scale; by a value, times its reciprocal."""
+    shape = at.shape(call)
+    if not at.depends(b):
+        return _scaled(at, call, a, _constant(at, b, shape).reciprocal())
+    inverse = at.bend(f"{call.name}.reciprocal", at.broadcast(call, b, shape), RECIPROCAL)
+    if at.depends(a):
+        return at.product(call.name, at.broadcast(call, a, shape), inverse)
+    factor = _constant(at, a, shape)
+    return at.scale(call.name, inverse, factor, torch.zeros_like(factor))
 
 
 @handles("negation")

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, fx
 
 from lingraft.errors import LingraftError
+from lingraft.model.activations import Activation
+from lingraft.model.activations.square import SQUARE
 from lingraft.model.in_place import title
-from lingraft.solver.nodes import Convolution, Dense, Gather, Node, Scale, Shape, Sum
+from lingraft.solver.nodes import Convolution, Dense, Gather, Node, Product, Scale, Shape, Site, Sum
 
 #: name of an operation → its handler: (building, call, arguments of the operation) → position of the resulting node,
 #: or positions, where the operation gives several tensors
@@ -92,6 +94,26 @@ class Building:
     def sum(self, name: str, sources: list[int], signs: list[float]) -> int:
         """Σ sign · node, of nodes of one shape."""
         return self.add(Sum(name, self.nodes[sources[0]].shape, sources, signs))
+
+    def bend(self, name: str, source: int, function: Activation) -> int:
+        """A function of each value of the node `source`, which is no activation of the model."""
+        shape = self.nodes[source].shape
+        none = torch.zeros(shape).double()
+        return self.add(Site(name, shape, [source], function.name, none.bool(), none, none, public=False))
+
+    def product(self, name: str, one: int, other: int) -> int:
+        """The product of two nodes of one shape, value by value, as `Product` says."""
+        if one == other:
+            return self.bend(f"{name}.square", one, SQUARE)
+        shape = self.nodes[one].shape
+        ones, none = torch.ones(shape).double(), torch.zeros(shape).double()
+        factors = [self.scale(f"{name}.factor", of, ones, none) for of in (one, other)]
+        parts = []
+        for side, sign in (("plus", 1.0), ("minus", -1.0)):
+            z = self.sum(f"{name}.{side}", factors, [1.0, sign])
+            parts.append(self.bend(f"{name}.{side}.square", z, SQUARE))
+        parts += [self.scale(f"{name}.rest", of, none, none) for of in (one, other)]
+        return self.add(Product(name, shape, parts, [0.25, -0.25, 1.0, 1.0]))
 
     def gather(self, name: str, source: int, moved: Tensor) -> int:
         """`moved` (outer shape): for every value its 1-based outer flat position in the source, 0 for zero."""

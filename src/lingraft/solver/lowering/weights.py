@@ -11,6 +11,9 @@ from lingraft.model.operations.weights import around, each, padding_of
 from lingraft.solver.lowering.building import Building, handles
 from lingraft.solver.nodes import Convolution
 
+#: Products of two values that a product of matrices may be made of.
+MAX_PRODUCTS = 1 << 22
+
 
 def as_map(at: Building, name: str, source: int) -> int:
     """A value of shape (C, L) as a map (C, 1, L); maps as they are."""
@@ -130,7 +133,7 @@ def _linear(at: Building, call: fx.Node, x: fx.Node, weight: Any, bias: Tensor |
 @handles("matrix product")
 def _product(at: Building, call: fx.Node, left: Any, right: Any) -> int:
     if at.depends(left) and at.depends(right):
-        raise LingraftError(f"{at.title(call)} is not linear. Only products with constant matrices are supported.")
+        return _product_of_values(at, call, left, right)
     value, matrix = (left, at.constant(call, right)) if at.depends(left) else (right, at.constant(call, left))
     rank, source = len(at.shape(value)), at.position[value]
     if matrix.dim() != 2:
@@ -140,6 +143,26 @@ def _product(at: Building, call: fx.Node, left: Any, right: Any) -> int:
     if rank == 1:
         raise LingraftError(f"{at.title(call)} multiplies the images of a batch with each other. Write x @ matrix.t().")
     return at.mix(call.name, source, [rank - 2], matrix, None, lambda result: result.transpose(-1, -2))
+
+
+def _product_of_values(at: Building, call: fx.Node, left: fx.Node, right: fx.Node) -> int:
+    """(…, n, k) times (…, k, m): products (…, n, k, m) of single values, added up along k."""
+    ranks = [len(at.shape(value)) for value in (left, right)]
+    if ranks[0] != ranks[1] or ranks[0] < 2:
+        raise LingraftError(
+            f"{at.title(call)} multiplies values of {ranks[0]} and {ranks[1]} dimensions besides the batch. Give both"
+            " as many, and at least two."
+        )
+    numbers = [at.numbered(at.position[value], at.shape(value)) for value in (left, right)]
+    moved = torch.broadcast_tensors(numbers[0].unsqueeze(-1), numbers[1].unsqueeze(-3))
+    if moved[0].numel() > MAX_PRODUCTS:
+        raise LingraftError(f"{at.title(call)} takes {moved[0].numel():,} products of values, which is too many.")
+    one, other = (
+        at.gather(call.name, at.position[value], places) for value, places in zip((left, right), moved, strict=True)
+    )
+    products = at.product(call.name, one, other)
+    ones = torch.ones(1, moved[0].shape[-2])
+    return at.mix(call.name, products, [moved[0].dim() - 2], ones, None, lambda result: result.squeeze(-1))
 
 
 @handles("batch norm")

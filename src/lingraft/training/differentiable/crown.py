@@ -115,7 +115,7 @@ class _Segment(NamedTuple):
 class _Segments(fx.Interpreter):
     """Runs a graph at 0 with the outputs of the sites cut off: what is left between them is affine.
 
-    That it is, intervals have seen: they know no other operations but max pooling and products of values.
+    That it is, intervals have seen: they know no others but those that are refused here.
     """
 
     def __init__(self, graph: BoundedGraph, statistics: Statistics):
@@ -151,8 +151,10 @@ class _Segments(fx.Interpreter):
             return x * scale + shift
         if kind == "same":
             return args[0]
-        both = kind == "multiplies" and sum(a in self.depends for a in call.bound.args if isinstance(a, fx.Node)) > 1
-        if kind == "chooses" or both:
+        given = [a in self.depends for a in call.bound.args if isinstance(a, fx.Node)]
+        by_value = name == "quotient" and call.bound.args[1] in self.depends
+        both = kind in ("multiplies", "weighs") and sum(given) > 1
+        if kind in ("chooses", "bends", "powers", "softens") or both or by_value:
             raise LingraftError(f"CROWN bounds for training cannot pass {name}. Use intervals.")
         return call.operation.compute(*args)
 

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, fx, nn
 
 from lingraft.errors import LingraftError
+from lingraft.model.activations.convex import RECIPROCAL, ROOT
 from lingraft.model.in_place import NUMBERS, title
 from lingraft.model.operations import KNOWN, Operation, call_of
+from lingraft.model.operations.functions import axis_of_softmax
 from lingraft.model.plain import FOLDED
 from lingraft.model.sites import Site
 from lingraft.solver.intervals import share
@@ -181,6 +183,8 @@ def _monotone(operation: Operation, args: Any, loss: _Share, what: str) -> Any:
 def _linear(operation: Operation, args: Any, loss: "_Share", what: str) -> Interval:
     """What weights make of an interval: of its middle what they make of any value, of its radius their sizes."""
     x, weight, *rest = args
+    if operation.name == "matrix product" and isinstance(x, Interval) and isinstance(weight, Interval):
+        return _product_of_values(x, weight, loss)
     if operation.name == "matrix product" and not isinstance(x, Interval):
         x, weight = weight, x
     if isinstance(weight, Interval) or not isinstance(x, Interval) or any(isinstance(r, Interval) for r in rest):
@@ -199,6 +203,62 @@ def _linear(operation: Operation, args: Any, loss: "_Share", what: str) -> Inter
         return Interval(center - radius, center + radius)
     radius = apply(half + share_of * (middle.abs() + half), weight.abs(), None) + share_of * center.abs()
     return Interval(center - radius, center + radius)
+
+
+def _product_of_values(one: Interval, other: Interval, loss: "_Share") -> Interval:
+    """With middles m and radii r, the product is m·m' but for |m|·r' + r·|m'| + r·r'."""
+    (middle, half), (other_middle, other_half) = (
+        ((x.lower + x.upper) / 2, (x.upper - x.lower) / 2) for x in (one, other)
+    )
+    center = middle @ other_middle
+    radius = middle.abs() @ other_half + half @ (other_middle.abs() + other_half)
+    share_of = loss(4 * one.lower.shape[-1])
+    if share_of:
+        radius = radius + share_of * (_sizes(one) @ _sizes(other))
+    return Interval(center - radius, center + radius)
+
+
+def _bent(operation: Operation, args: Any, loss: "_Share", what: str) -> Interval:
+    """What the function's record says of it."""
+    (x,) = args
+    assert operation.bend is not None
+    return _widened(Interval(*operation.bend.between(*x)), loss(1))
+
+
+def _power(operation: Operation, args: Any, loss: "_Share", what: str) -> Interval:
+    """A whole power of the ends, and 0 where an even one has its least value in between."""
+    x, exponent = args
+    number = exponent.item() if isinstance(exponent, Tensor) and exponent.numel() == 1 else exponent
+    if not isinstance(x, Interval) or not isinstance(number, int | float):
+        raise _unsupported(f"{what} with an exponent that is no fixed number")
+    size = abs(number)
+    if size == 0.5:
+        result = Interval(*ROOT.between(*x))
+    elif size == int(size) and size >= 1:
+        result = _sorted(x.lower ** int(size), x.upper ** int(size))
+        if size % 2 == 0:
+            across = (x.lower < 0) & (x.upper > 0)
+            result = Interval(torch.where(across, 0.0, result.lower), result.upper)
+    else:
+        raise _unsupported(f"{what} with the exponent {number}")
+    result = _widened(result, loss(int(size) + 1))
+    return result if number > 0 else _widened(Interval(*RECIPROCAL.between(*result)), loss(1))
+
+
+def _softmax(operation: Operation, args: Any, loss: "_Share", what: str) -> Interval:
+    """exp(x_i) as a share: least with x_i at its lower end and all others at their upper ones, and the other way."""
+    x, dim, *_ = args
+    axis = axis_of_softmax(dim, x.lower.dim())
+    if axis == 0:
+        raise _unsupported(f"{what}, which is over the batch,")
+    low, high = (end.movedim(axis, -1) for end in x)
+    own = torch.eye(low.shape[-1], dtype=torch.bool, device=low.device)
+    ends = []
+    for mine, others in ((low, high), (high, low)):
+        apart = torch.where(own, torch.zeros_like(own, dtype=low.dtype), others.unsqueeze(-2) - mine.unsqueeze(-1))
+        ends.append((-apart.logsumexp(-1)).exp().movedim(-1, axis))
+    sizes = 1 + _sizes(x).amax(axis, keepdim=True)  # what rounding of x_j − x_i changes is a share of these
+    return _widened(Interval(*ends), loss(low.shape[-1]), sizes.expand_as(x.lower))
 
 
 def _scale(x: Interval, factor: Tensor | float) -> Interval:
@@ -254,9 +314,9 @@ def _multiplied(operation: Operation, args: Any, loss: "_Share", what: str) -> I
         (x,) = args
         return Interval(-x.upper, -x.lower)
     first, second = args
-    if operation.name == "quotient":
-        if isinstance(second, Interval):
-            raise _unsupported(f"{what}, which divides by a value,")
+    if operation.name == "quotient" and isinstance(second, Interval):
+        second = _widened(Interval(*RECIPROCAL.between(*second)), loss(1))
+    elif operation.name == "quotient":
         return _widened(_sorted(first.lower / second, first.upper / second), loss(1))
     if not (isinstance(first, Interval) and isinstance(second, Interval)):
         x, factor = (first, second) if isinstance(first, Interval) else (second, first)
@@ -301,7 +361,7 @@ def _unsupported(what: str) -> LingraftError:
 
 _BY_KIND = {
     "same": _same, "moves": _monotone, "averages": _monotone, "chooses": _monotone, "weighs": _linear,
-    "adds": _added, "multiplies": _multiplied,
+    "adds": _added, "multiplies": _multiplied, "bends": _bent, "powers": _power, "softens": _softmax,
 }  # fmt: skip
 #: name of an operation → what it makes of intervals: (operation, arguments, loss, title) → interval
 RULES: dict[str, Callable[..., Any]] = {name: _BY_KIND[record.kind] for name, record in KNOWN.items()}

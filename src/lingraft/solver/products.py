@@ -1,0 +1,80 @@
+"""Products of two values, written with squares so that they are bounded well on a region.
+
+For any numbers u, v and s ≠ 0, with a' = s·(a − u) and b' = (b − v)/s,
+
+    a·b = a'·b' + v·a + u·b − u·v        a'·b' = ((a' + b')² − (a' − b')²) / 4
+
+This always is the same function, but its bounds are not: with u and v in the middle of what a and b can be, and s so
+that a' and b' are equally wide, the lines of the two squares leave no more than McCormick's envelope does in the
+middle, r_a·r_b for radii r_a and r_b, and nothing where a or b is fixed. So the numbers are chosen for each region. No
+choice is rounded: s is a power of 2, and u and v have so few digits that u·v is exact.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from lingraft.solver.intervals import through_linear, through_site
+from lingraft.solver.network import Network
+from lingraft.solver.nodes import Input, Node, Product, Scale, Site
+from lingraft.solver.region import Region
+
+#: Radii count as at least this share of the middle, or this.
+_LEAST_SHARE, _LEAST = 1e-12, 1e-30
+
+
+def balanced(network: Network, region: Region) -> Network:
+    """The same network with its products written for this region; itself, if it has none."""
+    scales: dict[int, tuple[int, int, str]] = {}
+    for node in network.nodes:
+        if isinstance(node, Product):
+            first, second = node.factors(network.nodes)
+            (a,), (b,) = network.nodes[first].inputs, network.nodes[second].inputs
+            _, _, one, other = node.inputs
+            scales |= {first: (a, b, "first"), second: (a, b, "second"), one: (a, b, "one"), other: (a, b, "other")}
+    if not scales:
+        return network
+    ends = (network.inside(end[None].double()) for end in (region.lower, region.upper))
+    nodes: list[Node] = []
+    values: list[tuple[Tensor, Tensor]] = []
+    for i, node in enumerate(network.nodes):
+        if i in scales:
+            a, b, part = scales[i]
+            assert isinstance(node, Scale)
+            weight, bias = _scale(values[a], values[b], part)
+            node = replace(node, weight=weight, bias=bias)
+        nodes.append(node)
+        inputs = [values[j] for j in node.inputs]
+        if isinstance(node, Input):
+            lower, upper = ends
+            values.append((lower, upper))
+        elif isinstance(node, Site):
+            values.append(through_site(node, *inputs[0]))
+        else:
+            values.append(through_linear(node, inputs))
+    return Network(nodes, network.input_shape, network.widths)
+
+
+def _scale(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor], part: str) -> tuple[Tensor, Tensor]:
+    """Weight and bias of one of the four scales of a product of values between these bounds (1, *shape)."""
+    (u, wide), (v, other) = (_middle(*ends) for ends in (a, b))
+    power = 2.0 ** ((other / wide).log2() / 2).round()
+    none = torch.zeros_like(u)
+    known = torch.isfinite(u) & torch.isfinite(v) & torch.isfinite(power) & (power > 0)
+    u, v, power = torch.where(known, u, none), torch.where(known, v, none), torch.where(known, power, 1.0)
+    match part:
+        case "first":
+            return power, -u * power
+        case "second":
+            return 1 / power, -v / power
+        case "one":
+            return v, -u * v
+    return u, none
+
+
+def _middle(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """The middle of bounds, in single precision, and half their distance, never 0; of the shape of one value."""
+    middle = ((lower + upper) / 2)[0].float().double()
+    radius = ((upper - lower) / 2)[0]
+    return middle, torch.maximum(radius, _LEAST_SHARE * middle.abs()).clamp(min=_LEAST)

@@ -1,0 +1,66 @@
+"""Where a counterexample is hidden, nothing is ever verified, with attacks or without; with attacks it is found."""
+
+import dataclasses
+
+import pytest
+import torch
+from hidden_spikes import DEPTH, OPERATIONS, POINT, Spike
+
+from lingraft.model.activations import KNOWN, PARTS, Activation, Lines
+from lingraft.solver.falsify import Falsifier
+from lingraft.solver.network import Network
+from lingraft.solver.region import Region
+from lingraft.solver.verifier import Problem, Result, Verifier
+
+#: Seconds for a network, without attacks and with them.
+SHORT, LONG = 0.1, 60.0
+
+
+def verdict(name: str, sharp: float, seconds: float) -> Result:
+    model = Spike(name, sharp)
+    at = model(torch.tensor([POINT], dtype=torch.float64))[0].detach()
+    assert float(at[0] - at[1]) == pytest.approx(-DEPTH)
+    box = Region(torch.full((2,), -1.0).double(), torch.full((2,), 1.0).double())
+    margin = torch.tensor([[1.0, -1.0]]).double(), torch.zeros(1).double()
+    problem = Problem(torch.tensor([-0.9, 0.9]), box, *margin)
+    return Verifier(Network.from_module(model, (2,))).verify(problem, seconds)
+
+
+@pytest.fixture
+def no_attack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Falsifier, "search", lambda *args: None)
+    monkeypatch.setattr(Falsifier, "descend", lambda *args, **named: None)
+
+
+def test_there_is_one_for_every_activation_and_every_function() -> None:
+    assert KNOWN.keys() <= OPERATIONS.keys()
+    assert {name.replace("_", " ") for name in PARTS} - {"capped exponential"} <= OPERATIONS.keys()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.usefixtures("no_attack")
+def test_never_verified_without_attacks(name: str) -> None:
+    assert verdict(name, 40.0, SHORT).verdict == "unknown"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_found_with_enough_time(name: str) -> None:
+    assert verdict(name, 0.3, LONG).verdict == "falsified"
+
+
+@pytest.mark.parametrize("name", ["sine", "exponential", "square", "sign"])
+@pytest.mark.usefixtures("no_attack")
+def test_a_record_that_is_wrong_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that calls the function a line, that of its ends, hides the spike."""
+    monkeypatch.setitem(PARTS, name, straight(PARTS[name]))
+    assert verdict(name, 40.0, LONG).verdict == "verified"
+
+
+def straight(record: Activation) -> Activation:
+    def lines(lower: torch.Tensor, upper: torch.Tensor) -> Lines:
+        at = record.value(lower), record.value(upper)
+        slope = (at[1] - at[0]) / (upper - lower).clamp(min=1e-9)
+        return Lines(slope, at[0] - slope * lower, slope, at[0] - slope * lower)
+
+    return dataclasses.replace(record, lines=lines)
