@@ -135,8 +135,8 @@ class Guided:
         """
         self._require_same(restart)
         done = [Step(**record) for record in read_lines(self.run.path / "guided.jsonl")]
-        for step in done:
-            say(str(step))
+        for known in done:
+            say(str(known))
         if not done:
             done.append(self._measured(0, "as it was grafted", self.run, model))
             self._keep(done[-1], say)
@@ -151,11 +151,11 @@ class Guided:
             self._keep(done[-1], say)
         if self.wanted.ungraft and done[-1].did != _UNGRAFTED:
             before = best_step(done, self.wanted.min_sa)
-            step = self._fewer(len(done), Run(before.run))
-            if step is None:
+            fewer = self._fewer(len(done), Run(before.run))
+            if fewer is None:
                 say("every line would be an unstable ReLU for some image: none is given back")
             else:
-                done.append(replace(step, kept=step.va >= before.va and step.sa >= before.sa))
+                done.append(replace(fewer, kept=fewer.va >= before.va and fewer.sa >= before.sa))
                 self._keep(done[-1], say)
         return done
 
