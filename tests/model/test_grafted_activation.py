@@ -214,3 +214,14 @@ def test_neurons_start_from_the_line_of_their_activation(base: str, line: tuple[
     slope, intercept = (values.tolist() for values in site.line())
     assert slope == pytest.approx([line[0], 0.7, 0])
     assert intercept == pytest.approx([line[1], line[1], 0])
+
+
+def test_ungrafted_neurons_have_their_activation_back() -> None:
+    site = GraftedActivation(RELU, (4,))
+    site.graft(torch.tensor([True, True, False, False]), 2.0, 1.0)
+    site.prune(torch.tensor([False, False, True, False]))
+    x = torch.tensor([[-1.0, -1.0, 3.0, -1.0]])
+    assert site(x).tolist() == [[-1.0, -1.0, 0.0, 0.0]]
+    site.ungraft(torch.tensor([True, False, True, True]))
+    assert site(x).tolist() == [[0.0, -1.0, 3.0, 0.0]]
+    assert site.grafted == 1

@@ -63,8 +63,16 @@ def graft(
         ),
     ] = "grafting",
     min_sa: Annotated[
-        float | None, typer.Option("--min-sa", help="With auto: standard accuracy on validation images to keep.")
+        float | None,
+        typer.Option("--min-sa", help="With auto, --guided: standard accuracy on validation images to keep."),
     ] = None,
+    guided: Annotated[
+        int, typer.Option(help="Steps that then graft more, where the verifier is stuck on training images.")
+    ] = 0,
+    guided_share: Annotated[float, typer.Option(help="With --guided: share of all neurons that a step grafts.")] = 0.05,
+    ungraft: Annotated[
+        bool, typer.Option("--ungraft", help="In the end, give back lines that no proof needs, if SA and VA allow it.")
+    ] = False,
     gamma: Gamma = "2,1.5,1,0",
     gradual: Annotated[
         bool, typer.Option("--gradual", help="Graft over the first half of the epochs, not at once.")
@@ -117,11 +125,14 @@ def graft(
     data: RunData = None,
     test_data: TestData = None,
     images: Annotated[int, typer.Option(help="Test images, the first ones, for the robust accuracy.")] = 1000,
-    search_epochs: Annotated[int, typer.Option(help="With auto: epochs of fine-tuning of a candidate.")] = 5,
-    search_images: Annotated[int, typer.Option(help="With auto: validation images to verify, the first ones.")] = 50,
-    search_timeout: Annotated[float, typer.Option(help="With auto: seconds to verify an image.")] = 2.0,
+    search_epochs: Annotated[
+        int, typer.Option(help="With auto, --guided: epochs of fine-tuning of a candidate or step.")
+    ] = 5,
+    search_images: Annotated[int, typer.Option(help="With auto, --guided: images to verify, the first ones.")] = 50,
+    search_timeout: Annotated[float, typer.Option(help="With auto, --guided: seconds to verify an image.")] = 2.0,
     search_workers: Annotated[
-        int | None, typer.Option(help="With auto: processes that verify; 0: this process. (default: one for each core)")
+        int | None,
+        typer.Option(help="With auto, --guided: processes that verify; 0: this process. (default: one for each core)"),
     ] = None,
     config: Config = None,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what the folder to write holds.")] = False,
@@ -140,6 +151,9 @@ def graft(
             ratio=ratio,
             method=method,
             min_sa=min_sa,
+            guided=guided,
+            guided_share=guided_share,
+            ungraft=ungraft,
             gamma=parse_gammas(gamma),
             gradual=gradual,
             rescore=rescore,

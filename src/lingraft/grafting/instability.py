@@ -1,7 +1,7 @@
 """Instability: for how many images, and how far, a neuron is not linear in the ball (the paper, Section 4, step 1)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +54,21 @@ class Instability:
             }
 
         return sum_over_images("instability", model, data, 64 if self.bounds == "intervals" else 1, of_batch)
+
+
+def would_be_unstable(model: nn.Module, data: ImageSet, eps: Eps, bounds: str = "crown") -> dict[str, Tensor]:
+    """For how many images each grafted neuron would be unstable, had it its activation back: of the neuron shape."""
+    ball = Ball.around(eps, data.images.shape, data.clip)
+
+    def of_batch(network: Network, images: Tensor, labels: Tensor) -> dict[int, Tensor]:
+        found, sites = METHODS[bounds](network, *ball.bounds(images)), sites_of(network)
+        plain = {j: replace(site, grafted=torch.zeros_like(site.grafted)) for j, site in sites.items()}
+        return {
+            i: torch.stack([unstable(plain[j], *found[j]) for j in parts]).any(0).sum(0)
+            for i, parts in network.bends.items()
+        }
+
+    return sum_over_images("lines as activations", model, data, 64 if bounds == "intervals" else 1, of_batch)
 
 
 def unstable_ratio(model: nn.Module, data: ImageSet, eps: Eps, bounds: str = "crown") -> float:

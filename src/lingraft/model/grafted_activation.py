@@ -75,6 +75,11 @@ class GraftedActivation(nn.Module):
         new = self._new(mask)
         self._set_masks(self.mask | new, self.fixed | new)
 
+    def ungraft(self, mask: Tensor) -> None:
+        """Give the neurons of `mask` their activation back, in place."""
+        kept = ~mask.to(self.mask.device)
+        self._set_masks(self.mask & kept, self.fixed & kept)
+
     def line(self) -> tuple[Tensor, Tensor]:
         """Slope and intercept of every neuron, of the neuron shape; 0 where the neuron is not grafted."""
         learned = self.mask & ~self.fixed

@@ -26,7 +26,7 @@ from lingraft.model.surgery import masks
 from lingraft.names import short_name
 from lingraft.progress import console
 from lingraft.report.run_figures import write_front
-from lingraft.runs import ModelDescription, Run
+from lingraft.runs import ModelDescription, Run, load
 from lingraft.runs.holding import holding
 from lingraft.training import Destination
 from lingraft.training.callbacks import OnEpoch, print_epoch
@@ -46,6 +46,7 @@ from lingraft.work.given import (
     require_same_data,
     run_of,
 )
+from lingraft.work.guided import Guided, GuidedConfig, best_step
 from lingraft.work.search import Search, SearchConfig
 from lingraft.work.train import material_of
 from lingraft.work.tune import tune_and_keep
@@ -70,6 +71,9 @@ def graft_and_tune(
     ratio: float | None = None,
     method: str = "grafting",
     min_sa: float | None = None,
+    guided: int = 0,
+    guided_share: float = 0.05,
+    ungraft: bool = False,
     gamma: float | Sequence[float] = GAMMAS,
     gradual: bool = False,
     rescore: bool = False,
@@ -110,11 +114,17 @@ def graft_and_tune(
     `ratio` of all neurons (default: half) are grafted by `method`; a `mask`, or the file of one, names them instead.
     With method "auto" the ratio and the instability are those that prove most while keeping `min_sa`. `finetune_loss`
     mixes interval-certified training into the loss, e.g. "mtl-ibp:0.01", or takes its place, "sabr:0.1". What is not
-    said of fine-tuning is as the run was trained. `out` is the run folder to write (default: beside the run, named
-    after method and percent). Called again with the same arguments it goes on after a stop. `on_epoch` is called after
-    each epoch of fine-tuning, as in `lingraft.train`. `eps` may be a tensor of a radius for each feature, and `clip` is
-    the range of values; by default both are those of the run. Single steps of it: `lingraft.score`, `select` and
-    `graft`.
+    said of fine-tuning is as the run was trained.
+
+    Then follow `guided` steps, each of which grafts `guided_share` of the neurons more, those that cost most on
+    training images that the verifier leaves undecided, and fine-tunes for `search_epochs`, until SA falls below
+    `min_sa`; with `ungraft` lines that no proof needs are given back in the end. The step with the highest VA on
+    validation images is the result; `guided.jsonl` in the first run has them all.
+
+    `out` is the run folder to write (default: beside the run, named after method and percent). Called again with the
+    same arguments it goes on after a stop. `on_epoch` is called after each epoch of fine-tuning, as in
+    `lingraft.train`. `eps` may be a tensor of a radius for each feature, and `clip` is the range of values; by default
+    both are those of the run. Single steps of it: `lingraft.score`, `select` and `graft`.
     """
     parent = kept_run(model, None)
     config = GraftingConfig(
@@ -167,14 +177,26 @@ def graft_and_tune(
         if parent is None:
             raise LingraftError("--method auto keeps what it tries in a run. Make one with `lingraft save` first.")
         wanted = SearchConfig(min_sa, search_epochs, search_images, search_timeout, search_workers)
-    elif min_sa is not None:
-        raise LingraftError("--min-sa belongs to --method auto.")
+    elif min_sa is not None and not guided and not ungraft:
+        raise LingraftError("--min-sa belongs to --method auto, --guided and --ungraft.")
     elif ratio is not None and mask is not None:
         raise LingraftError("--mask names the neurons to graft, so no --ratio.")
+    steps = GuidedConfig(
+        guided, guided_share, min_sa, ungraft, search_epochs, search_images, search_timeout, search_workers
+    )
+    if guided or ungraft:
+        if tuning is None:
+            raise LingraftError("guided grafting trains after each step. Give it epochs.")
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise LingraftError("--guided and --ungraft do not run under torchrun. Leave them out.")
+        if isinstance(model, nn.Module) or is_code(str(model)) or (parent is not None and parent.describe().needs_code):
+            raise LingraftError(
+                "guided grafting reads networks from run folders, which do not keep code. Leave it out."
+            )
     with ExitStack() as inside:
         inside.enter_context(limited_threads(threads))
         where, follower = inside.enter_context(joined(resolve_device(device)))
-        work = _Graft(model, parent, data, test_data, config, tuning, mask, clip, where, inside)
+        work = _Graft(model, parent, data, test_data, config, tuning, mask, clip, images, where, inside)
         percent = f"{100 * (work.config.ratio if wanted is None else wanted.min_sa):.4g}"
         called = type(model).__name__.lower() if isinstance(model, nn.Module) else short_name(str(model))
         beside = Path("runs") / called if parent is None else parent.path
@@ -185,7 +207,8 @@ def graft_and_tune(
             work.search(wanted)
         options = {
             **_named(model, parent), "data": data, "test_data": test_data, "clip": "none" if clip is None else clip,
-            "ratio": ratio, "method": method, "min_sa": min_sa, "gamma": config.gammas,
+            "ratio": ratio, "method": method, "min_sa": min_sa, "guided": guided,
+            "guided_share": guided_share, "ungraft": ungraft, "gamma": config.gammas,
             "gradual": gradual, "rescore": rescore, "regularize": tuple(regularize) or None, "mask": mask,
             "significance": significance, "instability": instability, "ranks": ranks, "bounds": bounds,
             "score_images": score_images, "bound_images": bound_images, "slope": slope, "intercept": intercept,
@@ -194,7 +217,8 @@ def graft_and_tune(
             "search_epochs": search_epochs, "search_images": search_images, "search_timeout": search_timeout,
             "search_workers": search_workers, "threads": threads, "seed": seed, "device": device,
         }  # fmt: skip
-        return work.graft(target, restart, images, options, on_epoch)
+        grafted = work.graft(target, restart, options, on_epoch)
+        return work.guide(grafted, steps, restart) if guided or ungraft else grafted
 
 
 def _named(model: nn.Module | Folder, parent: Run | None) -> dict[str, Any]:
@@ -217,10 +241,13 @@ class _Graft:
         tuning: FineTuning | None,
         mask: str | Path | Mapping[str, Tensor] | None,
         clip: Clip,
+        images: int,
         device: torch.device,
         inside: ExitStack,
     ):
         self.given, self.parent, self.inside = model, parent, inside
+        #: of the test images, the first ones that are attacked
+        self.images = images
         self.config, self.device = config, device
         self.model = network_of(model, device)
         described = None if parent is None else parent.describe()
@@ -292,11 +319,10 @@ class _Graft:
         self,
         target: Run,
         restart: bool,
-        images: int,
         options: Mapping[str, Any],
         on_epoch: OnEpoch | Sequence[OnEpoch],
     ) -> Grafted:
-        """Graft and fine-tune into `target`, then measure what it did, on the first `images` test images."""
+        """Graft and fine-tune into `target`, then measure what it did."""
         destination = Destination(target, self.description, restart, "graft", options)
         self.inside.enter_context(holding(target.path))
         keep_onnx(target, self.given, self.parent)
@@ -308,19 +334,38 @@ class _Graft:
         if not leads():
             return Grafted(grafted, target, None, planned)
         done = history is not None and history.resumed == len(history.epochs)
-        if not done or target.summary().grafting is None:
-            measured = before_and_after(self.model, grafted, self.test, self.config, images, self.device)
-            target.add_to_summary("grafting", {"settings": self.config.as_dict(), **measured, **self.chosen_by})
-        kept = target.summary().grafting
+        return self._measured(grafted, target, again=not done)
+
+    def _measured(self, grafted: nn.Module, run: Run, again: bool = False) -> Grafted:
+        """What grafting did, from the run unless it is not there or to be measured `again`."""
+        if again or run.summary().grafting is None:
+            measured = before_and_after(self.model, grafted, self.test, self.config, self.images, self.device)
+            run.add_to_summary("grafting", {"settings": self.config.as_dict(), **measured, **self.chosen_by})
+        kept = run.summary().grafting
         assert kept is not None
-        return Grafted(grafted, target, kept.as_dict(), planned)
+        return Grafted(grafted, run, kept.as_dict(), self.plan(grafted, masks(grafted)))
+
+    def guide(self, grafted: Grafted, wanted: GuidedConfig, restart: bool) -> Grafted:
+        """Go on from a grafted network where the verifier is stuck on it; gives the best step."""
+        assert self.tuning is not None
+        if not leads():
+            return grafted
+        guided = Guided(
+            grafted.run, self.material, self.config, self.tuning, wanted, self.description, device=self.device
+        )
+        best = best_step(guided.steps(grafted.model, _say, restart), wanted.min_sa)
+        _say(f"taken: step {best.number}, {best.run}")
+        if not best.number:
+            return grafted
+        self.chosen_by = {**self.chosen_by, "guided": best.as_dict()}
+        return self._measured(load(best.run).to(self.device), Run(best.run))
 
 
 def _say(line: str) -> None:
     console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
-def _certified_term(text: str | None) -> dict[str, float]:
+def _certified_term(text: str | None) -> dict[str, Any]:
     """What --finetune-loss says: the setting of `FineTuning` that it means."""
     if text is None:
         return {}
