@@ -103,6 +103,20 @@ def test_killed_and_run_again(bench: Path) -> None:
     assert words(bench / "results") == [word for _, word in CASES]
 
 
+def test_against_a_record(bench: Path, tmp_path: Path) -> None:
+    record = tmp_path / "peers.csv"
+    said = ["unsat", "sat", "timeout", "unsat"]
+    lines = [f"net.onnx,p{i}.vnnlib,other,{word},1" for i, word in enumerate(said)]
+    record.write_text("\n".join(["network,property,tool,answer,seconds", *lines]))
+    result = call(bench, "--workers", 0, "--against", record)
+    assert result.exit_code == 1, "the last is a contradiction"
+    assert "net.onnx, p3.vnnlib: lingraft: sat, other: unsat" in result.stdout
+    figures = lingraft.benchmark(bench, against=record, workers=0).figures()
+    assert {tool: score["points"] for tool, score in figures["scores"].items()} == {"lingraft": 40, "other": -130}
+    with pytest.raises(LingraftError, match="cannot read"):
+        call(bench, "--against", tmp_path / "none.csv")
+
+
 def test_bad_options(bench: Path) -> None:
     for arguments, message in [(["--timeout", "0"], "time limit"), (["--workers", "-1"], "workers")]:
         with pytest.raises(LingraftError, match=message):
@@ -141,3 +155,37 @@ def test_scripts_say_error(bench: Path, results: Path) -> None:
     for name in ("install_tool.sh", "prepare_instance.sh", "run_instance.sh"):
         assert script(name, "v2").returncode == 1
         assert subprocess.run(["bash", "-n", SCRIPTS / name]).returncode == 0
+
+
+def test_scripts_run_several_networks(bench: Path, results: Path) -> None:
+    """A list of networks as the competition of 2026 hands it over, and a counterexample as VNN-LIB 2.0 has it."""
+    networks = f"[('f', '{bench / 'net.onnx'}'), (\"g\", '{bench / 'net.onnx'}')]"
+    tensors = "".join(
+        f"(declare-network {name} (declare-input X_{name} real [4]) (declare-output Y_{name} real [1,3]))\n"
+        for name in "fg"
+    )
+    bounds = "".join(f"(assert (and (<= X_{n}[{i}] 1) (>= X_{n}[{i}] 0)))\n" for n in "fg" for i in range(4))
+    (bench / "two.vnnlib").write_text(f"(vnnlib-version <2.0>)\n{tensors}{bounds}(assert (< Y_f[0,0] Y_g[0,0]))")
+    files = (networks, bench / "two.vnnlib")
+    assert script("prepare_instance.sh", "v1", "bench", *files).returncode == 0
+    missing = f"[('f', '{bench / 'net.onnx'}'), ('g', '{bench / 'none.onnx'}')]"
+    assert script("prepare_instance.sh", "v1", "bench", missing, files[1]).returncode == 1
+    assert script("run_instance.sh", "v1", "bench", *files, results, 30).returncode == 0
+    lines = results.read_text().splitlines()
+    assert [line for line in lines if " " in line] == [
+        "X_f real [4]",
+        "Y_f real [1,3]",
+        "X_g real [4]",
+        "Y_g real [1,3]",
+    ]
+    assert (lines[0], len(lines)) == ("sat", 1 + 4 + 2 * (4 + 3))
+
+
+def test_the_limit_holds_while_files_are_read(bench: Path, results: Path) -> None:
+    """Hundreds of thousands of lists take longer to read than the tenth of a second that there is."""
+    huge = bench / "huge.vnnlib"
+    cases = " ".join(f"(and (<= X_0 {i}) (>= X_0 (+ {i} 0 0 0 0)))" for i in range(60_000))
+    huge.write_text("(declare-const X_0 Real)\n(declare-const Y_0 Real)\n" + f"(assert (or {cases}))\n" * 5)
+    command = [sys.executable, "-m", "lingraft", "verify", "--onnx", bench / "net.onnx", "--vnnlib", huge]
+    ended = subprocess.run([*command, "--timeout", "0.1"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (12, "timeout\n")

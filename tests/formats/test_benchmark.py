@@ -28,9 +28,22 @@ def test_instances_are_read(folder) -> None:
     assert (second.timeout, second.name) == (2.5, "a.b_q")
 
 
+def test_a_list_of_networks(folder) -> None:
+    line = "\"[('f', 'onnx/a.b.onnx'), ('g', './onnx/a.b.onnx')]\",./p.vnnlib,10\n"
+    (folder / "instances.csv").write_text(line)
+    (entry,) = read_instances(folder)
+    assert entry.name == "f_g_p"
+    assert entry.files == dict.fromkeys("fg", folder / "onnx" / "a.b.onnx")
+    assert entry.networks_from_here == str(list(zip("fg", [f"{folder}/onnx/a.b.onnx"] * 2, strict=True)))
+    before = entry.digest()
+    (folder / "onnx" / "a.b.onnx").write_bytes(b"other")
+    assert entry.digest() != before
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("[a,b,10\n", "line 1: .* no list of networks"),
         (None, "No such file"),
         ("", "no instances"),
         ("a,b\n", "line 1: expected network,property,seconds; found 2"),

@@ -91,6 +91,16 @@ def test_many_asserted_rows(fuzzed: Any, place: Path) -> None:
         read_vnnlib(path, 2, 2)
 
 
+def test_many_boxes_of_many_inputs(fuzzed: Any, place: Path) -> None:
+    path = place / "x.vnnlib"
+    path.write_text(
+        DECLARED_2.replace("[1,2]", "[1,99999]")
+        + "(assert (or " + " ".join(f"(and (<= X[0,0] {i}) (>= X[0,1] 1))" for i in range(5_000)) + "))"
+    )  # fmt: skip
+    with pytest.raises(LingraftError, match="coefficients"):
+        read_2(path)
+
+
 def test_packed_gigabytes(tmp_path: Path) -> None:
     path = tmp_path / "x.vnnlib.gz"
     path.write_bytes(gzip.compress(b" " * (1 << 24)) * 256)

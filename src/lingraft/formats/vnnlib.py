@@ -16,6 +16,8 @@ from lingraft.formats.vnnlib_query import Query, read_query
 
 #: Below this share of its terms a sum in float64 has no certain sign.
 UNCERTAIN = 1e-12
+#: Bounds of boxes may be so many times as many as coefficients.
+SMALLER = 4
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def read_vnnlib(path: str | Path, inputs: int, outputs: int) -> Property:
     try:
         require_sizes(query, inputs, outputs)
         for atom in query.atoms():
-            if atom.has_inputs and not atom.is_bound:
+            if atom.relates_inputs:
                 what = "inputs" if all(variable >= 0 for variable, _ in atom.terms) else "inputs and outputs"
                 raise LingraftError(f"line {atom.line}: a constraint between {what} is not supported here.")
         return property_of(query)
@@ -106,7 +108,7 @@ def require_sizes(query: Query, inputs: int, outputs: int) -> None:
 
 def property_of(query: Query) -> Property:
     """What a query asks for; of version 1.0, a contradiction is taken for a mistake, which is a LingraftError."""
-    with_inputs = any(atom.has_inputs and not atom.is_bound for atom in query.atoms())
+    with_inputs = any(atom.relates_inputs for atom in query.atoms())
     return Property(_boxes(query, query.outputs + with_inputs * query.inputs), with_inputs)
 
 
@@ -119,6 +121,10 @@ def _boxes(query: Query, width: int) -> list[Box]:
     line = next((atom.line for normal in reversed(disjunctions) for atoms in normal for atom in atoms), 0)
     always = [atom for atom in alone if not atom.is_bound]
     limit(math.prod(map(len, disjunctions)), (len(always) + longest(disjunctions)) * width, line)
+    # Two disjunctions about inputs have choices that exclude each other; those are empty, not mistaken.
+    about_inputs = sum(any(a.is_bound for atoms in normal for a in atoms) for normal in disjunctions)
+    if about_inputs:
+        limit(math.prod(map(len, disjunctions)), query.inputs // SMALLER, line)
     start = _Ends.everywhere(query.inputs)
     try:
         start.tighten([atom for atom in alone if atom.is_bound], query)
@@ -127,20 +133,16 @@ def _boxes(query: Query, width: int) -> list[Box]:
         if query.version == "1.0":
             raise
         return []
-    #: lists of bounds by their content, whatever the lines
-    cases: dict[tuple[object, ...], tuple[list[Atom], list[Conjunction]]] = {}
+    #: boxes by their bounds
+    boxes: dict[bytes, Box] = {}
+    every, empty = 0, 0
     for choice in product(*disjunctions):
-        atoms = [atom for part in choice for atom in part]
-        bounds = [atom for atom in atoms if atom.is_bound]
-        rows = [*always, *(atom for atom in atoms if not atom.is_bound)]
-        _, unsafe = cases.setdefault(tuple(atom._replace(line=0) for atom in bounds), (bounds, []))
-        if not _contradict(rows):
-            unsafe.append(_conjunction(rows, query.outputs, width))
-    # Two disjunctions about inputs have choices that exclude each other; those are empty, not mistaken.
-    about_inputs = sum(any(a.is_bound for atoms in normal for a in atoms) for normal in disjunctions)
-    boxes, empty = [], 0
-    for bounds, unsafe in cases.values():
-        ends = start.copy()
+        atoms = choice[0] if len(choice) == 1 else [atom for part in choice for atom in part]
+        # not is_bound: there are millions of them
+        bounds = [atom for atom in atoms if len(atom.terms) == 1 and atom.terms[0][0] >= 0]
+        others = [atom for atom in atoms if len(atom.terms) != 1 or atom.terms[0][0] < 0]
+        rows = [*always, *others]
+        ends, every = start.copy(), every + 1
         try:
             ends.tighten(bounds, query)
         except _EmptyError:
@@ -148,11 +150,14 @@ def _boxes(query: Query, width: int) -> list[Box]:
                 raise
             empty += 1
             continue
-        if unsafe:
-            boxes.append(ends.box(unsafe, query, bounds[0].line if bounds else None))
-    if empty == len(cases) and query.version == "1.0":
+        if not _contradict(rows):
+            box = boxes.get(ends.content())
+            if box is None:
+                box = boxes[ends.content()] = ends.box(query, bounds[0].line if bounds else None)
+            box.unsafe.append(_conjunction(rows, query.outputs, width))
+    if empty == every and query.version == "1.0":
         raise LingraftError("the bounds of the inputs contradict each other in every case.")
-    return boxes
+    return list(boxes.values())
 
 
 class _EmptyError(LingraftError):
@@ -160,63 +165,79 @@ class _EmptyError(LingraftError):
 
 
 class _Ends:
-    """Bounds of all inputs, and which of them are not allowed themselves."""
+    """Bounds of all inputs, (2, inputs), and which of them are not allowed themselves."""
 
-    def __init__(self, lower: list[float], upper: list[float], open_ends: set[tuple[int, int]]):
-        self.lower, self.upper, self.open = lower, upper, open_ends
+    def __init__(self, ends: np.ndarray, open_ends: np.ndarray | None):
+        self.ends, self.open = ends, open_ends
 
     @classmethod
     def everywhere(cls, inputs: int) -> "_Ends":
-        return cls([-math.inf] * inputs, [math.inf] * inputs, set())
+        return cls(np.array([[-math.inf] * inputs, [math.inf] * inputs]), None)
 
     def copy(self) -> "_Ends":
-        return _Ends(list(self.lower), list(self.upper), set(self.open))
+        return _Ends(self.ends.copy(), None if self.open is None else self.open.copy())
+
+    def content(self) -> bytes:
+        """The same for the same bounds."""
+        return self.ends.tobytes() + (b"" if self.open is None else self.open.tobytes())
 
     def tighten(self, atoms: Sequence[Atom], query: Query) -> None:
         """Take in bounds of single inputs."""
-        for atom in atoms:
-            ((index, factor),) = atom.terms
-            bound, side = 0.0 - atom.constant / factor, int(factor > 0)
-            before = self.upper[index] if side else self.lower[index]
-            tighter = bound < before if side else bound > before
-            if tighter:
-                (self.upper if side else self.lower)[index] = bound
-                self.open.discard((side, index))
-            if atom.strict and (tighter or bound == before):
-                self.open.add((side, index))
-            self._require(index, atom.line, query)
+        if not atoms:
+            return
+        index = np.array([atom.terms[0][0] for atom in atoms])
+        factors = np.array([atom.terms[0][1] for atom in atoms])
+        with np.errstate(over="ignore"):
+            bounds = 0.0 - np.array([atom.constant for atom in atoms]) / factors
+        strict = np.array([atom.strict for atom in atoms])
+        if strict.any() and self.open is None:
+            self.open = np.zeros(self.ends.shape, bool)
+        lines = np.array([atom.line for atom in atoms])
+        for side, chosen, narrow in ((0, factors < 0, np.maximum), (1, factors > 0, np.minimum)):
+            values, places, before = self.ends[side], index[chosen], self.ends[side].copy()
+            narrow.at(values, places, bounds[chosen])
+            if self.open is not None:
+                self.open[side] &= values == before
+                at_end = strict & chosen & (bounds == values[index])
+                self.open[side, index[at_end]] = True
+        empty = self._empty()[index]
+        if empty.any():
+            number = int(np.flatnonzero(empty)[0])
+            self._refuse(int(index[number]), int(lines[index == index[number]].max()), query)
 
     def restrict(self, atoms: Sequence[Atom], query: Query) -> None:
         """Take in what constraints between inputs imply."""
         if not atoms:
             return
-        before = np.array(self.lower), np.array(self.upper)
-        for side, (old, new) in enumerate(zip(before, tighten(*before, atoms), strict=True)):
-            (self.upper if side else self.lower)[:] = new.tolist()
-            self.open -= {(side, int(index)) for index in np.flatnonzero(old != new)}
-        for index in np.flatnonzero(np.array(self.lower) >= np.array(self.upper)):
-            self._require(int(index), atoms[0].line, query)
+        before = self.ends
+        self.ends = np.stack(tighten(*before, atoms))
+        if self.open is not None:
+            self.open &= before == self.ends
+        empty = np.flatnonzero(self._empty())
+        if len(empty):
+            self._refuse(int(empty[0]), atoms[0].line, query)
 
-    def _require(self, index: int, line: int, query: Query) -> None:
-        low, high = self.lower[index], self.upper[index]
-        if low > high or (low == high and ((0, index) in self.open or (1, index) in self.open)):
-            name = query.input_name(index)
-            raise _EmptyError(f"line {line}: the bounds of {name} contradict each other ({low} and {high}).")
+    def _empty(self) -> np.ndarray:
+        """Which inputs have no values left."""
+        low, high = self.ends
+        none = low > high
+        return none if self.open is None else none | ((low == high) & self.open.any(0))
 
-    def box(self, unsafe: list[Conjunction], query: Query, line: int | None) -> Box:
-        """The box, which must be finite."""
-        ends = np.array([self.lower, self.upper])
-        for values, what in zip(ends, ("lower", "upper"), strict=True):
+    def _refuse(self, index: int, line: int, query: Query) -> None:
+        low, high = self.ends[:, index].tolist()
+        raise _EmptyError(
+            f"line {line}: the bounds of {query.input_name(index)} contradict each other ({low}, {high})."
+        )
+
+    def box(self, query: Query, line: int | None) -> Box:
+        """The box, which must be finite, without sets yet."""
+        for values, what in zip(self.ends, ("lower", "upper"), strict=True):
             missing = np.flatnonzero(~np.isfinite(values))
             if len(missing):
                 where = "" if line is None else f"line {line}: "
                 name = query.input_name(int(missing[0]))
                 raise LingraftError(f"{where}{name} has no {what} bound. Every input needs both.")
-        marks = None
-        if self.open:
-            marks = np.zeros(ends.shape, bool)
-            marks[tuple(np.array(sorted(self.open)).T)] = True
-        return Box(*ends, unsafe, marks)
+        return Box(*self.ends, [], self.open if self.open is not None and self.open.any() else None)
 
 
 def _contradict(atoms: Sequence[Atom]) -> bool:

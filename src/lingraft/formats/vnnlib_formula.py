@@ -3,11 +3,12 @@
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple
 
 from lingraft.errors import LingraftError
-from lingraft.formats.vnnlib_syntax import NUMBER, Group
+from lingraft.formats.vnnlib_syntax import COMPARISON, NUMBER, Group
 
 #: A formula that unfolds into more conjunctions than this, or into more coefficients in all of them, is refused.
 MAX_CONJUNCTIONS, MAX_COEFFICIENTS = 100_000, 10_000_000
@@ -35,9 +36,9 @@ class Atom(NamedTuple):
         return len(self.terms) == 1 and self.terms[0][0] >= 0
 
     @property
-    def has_inputs(self) -> bool:
-        """Whether it is about inputs, alone or beside outputs."""
-        return any(variable >= 0 for variable, _ in self.terms)
+    def relates_inputs(self) -> bool:
+        """Whether it relates inputs to each other or to outputs."""
+        return len(self.terms) > 1 and any(variable >= 0 for variable, _ in self.terms)
 
 
 #: A disjunction of conjunctions; one that is empty is never true, and one with an empty conjunction always.
@@ -55,13 +56,47 @@ def unknown(item: str | Group, line: int) -> LingraftError:
     )
 
 
-def normal_form(item: str | Group, line: int, resolve: Resolve, relations: Sequence[str]) -> Normal:
-    """The disjunction of conjunctions that a formula with these relations unfolds into."""
-    if not isinstance(item, Group) or len(item.items) < 2:
+@dataclass
+class Scope:
+    """What words stand for in a file, and which relations it may use."""
+
+    resolve: Resolve
+    relations: Sequence[str]
+    _seen: dict[str, tuple[tuple[tuple[Variable, float], ...], float]] = field(default_factory=dict)
+
+    def bound(self, relation: str, name: str, number: float, line: int) -> Atom:
+        """A comparison of a variable with a number."""
+        variable = self.resolve(name, line)
+        if variable is None:
+            raise unknown(name, line)
+        if not math.isfinite(number):
+            raise LingraftError(f"line {line}: a number is too large.")
+        sign = 1.0 if relation == "<=" else -1.0
+        return Atom(((variable, sign),), -sign * number, line)
+
+    def comparison(self, text: str, line: int) -> Atom:
+        """The same from its text; most texts of a large file come again and again."""
+        seen = self._seen.get(text)
+        if seen is None:
+            found = COMPARISON.fullmatch(text)
+            if found is None:
+                raise unknown(text, line)
+            atom = self.bound(found[1], found[2], float(found[3]), line)
+            seen = self._seen[text] = atom.terms, atom.constant
+        return Atom(*seen, line)
+
+
+def normal_form(item: str | Group, line: int, scope: Scope) -> Normal:
+    """The disjunction of conjunctions that a formula unfolds into."""
+    if isinstance(item, str):
+        return [(scope.comparison(item, line),)]
+    if len(item.items) < 2:
         raise unknown(item, line)
-    if item.head in relations:
-        return _comparison(item, resolve, relations)
-    parts = [normal_form(part, item.line, resolve, relations) for part in item.items[1:]]
+    if item.head in scope.relations:
+        return _comparison(item, scope)
+    if item.head == "and" and all(type(part) is str for part in item.items):
+        return [tuple([scope.comparison(str(part), item.line) for part in item.items[1:]])]
+    parts = [normal_form(part, item.line, scope) for part in item.items[1:]]
     if item.head == "or":
         limit(sum(map(len, parts)), 0, item.line)
         return [atoms for part in parts for atoms in part]
@@ -97,9 +132,9 @@ def difference(group: Group, resolve: Resolve) -> tuple[dict[Variable, float], f
     return terms, constant
 
 
-def _comparison(group: Group, resolve: Resolve, relations: Sequence[str]) -> Normal:
-    terms, constant = difference(group, resolve)
-    if not terms and "==" not in relations:
+def _comparison(group: Group, scope: Scope) -> Normal:
+    terms, constant = difference(group, scope.resolve)
+    if not terms and "==" not in scope.relations:
         raise LingraftError(f"line {group.line}: a constraint without variables.")
     if not terms:
         sign = (constant > 0) - (constant < 0)

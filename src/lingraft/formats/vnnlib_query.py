@@ -1,5 +1,6 @@
 """What a VNN-LIB file declares and asserts, in version 1.0 or 2.0, before anything is known of the networks."""
 
+import gc
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from lingraft.errors import LingraftError
-from lingraft.formats.vnnlib_formula import Atom, Normal, Variable, difference, normal_form, unknown
+from lingraft.formats.vnnlib_formula import Atom, Normal, Scope, Variable, difference, normal_form, unknown
 from lingraft.formats.vnnlib_syntax import (
     ELEMENT,
     VARIABLE,
@@ -124,6 +125,8 @@ class Query:
 def read_query(path: str | Path) -> Query:
     """The query of a file, plain or gz; anything that is wrong with it is a LingraftError that names the line."""
     path = Path(path)
+    collecting = gc.isenabled()
+    gc.disable()  # files make millions of tuples, none of them garbage, which would be looked through again and again
     try:
         text = read_text(path)
         stated = version(text)
@@ -134,6 +137,9 @@ def read_query(path: str | Path) -> Query:
         return _Reader2(stated).read(text)
     except LingraftError as error:
         raise error if str(path) in str(error) else LingraftError(f"{path}, {error}") from error
+    finally:
+        if collecting:
+            gc.enable()
 
 
 # Version 1.0
@@ -150,14 +156,14 @@ def _read_1(text: str) -> Query:
             raise LingraftError(f"line {line}: {word} is not declared before it is used.")
         return None
 
-    query = Query("1.0", [])
+    query, scope = Query("1.0", []), Scope(resolve, _RELATIONS_1)
     for group in statements(text):
         if isinstance(group, Bound):
-            query.alone.append(_bound(group, resolve(group.name, group.line)))
+            query.alone.append(scope.bound(*group))
         elif isinstance(group, Declaration) or group.head == "declare-const":
             _declare_1(group, declared)
         elif group.head == "assert" and len(group.items) == 2:
-            _assert(query, normal_form(group.items[1], group.line, resolve, _RELATIONS_1))
+            _assert(query, normal_form(group.items[1], group.line, scope))
         else:
             raise unknown(group, group.line)
     tensors = {letter: Tensor(letter, "real", (_counted(declared, letter),)) for letter in "XY"}
@@ -193,15 +199,6 @@ def _assert(query: Query, normal: Normal) -> None:
         query.disjunctions.append(normal)
 
 
-def _bound(bound: Bound, variable: Variable | None) -> Atom:
-    if variable is None:
-        raise unknown(bound.name, bound.line)
-    if not math.isfinite(bound.number):
-        raise LingraftError(f"line {bound.line}: a number is too large.")
-    sign = 1.0 if bound.relation == "<=" else -1.0
-    return Atom(((variable, sign),), -sign * bound.number, bound.line)
-
-
 # Version 2.0
 
 
@@ -209,7 +206,7 @@ class _Reader2:
     """Reads a text of version 2.0 from beginning to end."""
 
     def __init__(self, stated: str):
-        self.query = Query(stated, [])
+        self.query, self.scope = Query(stated, []), Scope(self.resolve, _RELATIONS_2)
         #: each tensor with the variable of its first element
         self.tensors: dict[str, tuple[Tensor, Variable]] = {}
         self.counts = {"input": 0, "computed": 0}
@@ -220,7 +217,7 @@ class _Reader2:
         query, started = self.query, False
         for group in statements_2(text):
             if isinstance(group, Bound):
-                query.alone.append(_bound(group, self.resolve(group.name, group.line)))
+                query.alone.append(self.scope.bound(*group))
             elif isinstance(group, Declaration):
                 raise unknown("declare-const", group.line)
             elif group.head == "vnnlib-version" and not started and not query.networks:
@@ -267,7 +264,7 @@ class _Reader2:
                 first, second = terms
                 self.equal.append((first, second))
                 return
-        _assert(self.query, normal_form(item, line, self.resolve, _RELATIONS_2))
+        _assert(self.query, normal_form(item, line, self.scope))
 
     # Declarations
 

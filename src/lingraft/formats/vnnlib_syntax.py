@@ -18,9 +18,16 @@ MAX_DEPTH = 50
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 VARIABLE = r"[XY]_(?:0|[1-9]\d{0,9})"
 
-_TOKEN = re.compile(r"[()]|[^\s()]+")
+#: Comparisons with a number, of which large files have millions, are one word each.
+_TOKEN = re.compile(rf"\([<>]=\s+{VARIABLE}\s+{NUMBER}\s*\)|[()]|[^\s()]+", re.ASCII)
 #: In version 2.0 a name, or a type, and the numbers in brackets behind it are one word; text in quotes is one, too.
-_TOKEN_2 = re.compile(r"""[()]|"[^"]*"|(?:[A-Za-z]\w*\s*)?\[[^\[\]()";]*\]|;.*|[^\s()\[\]";]+|\S""", re.ASCII)
+_TOKEN_2 = re.compile(
+    rf"""\([<>]=\s+[A-Za-z]\w*\[[\d,]*\]\s+{NUMBER}\s*\)|"""
+    r"""[()]|"[^"]*"|(?:[A-Za-z]\w*\s*)?\[[^\[\]()";]*\]|;.*|[^\s()\[\]";]+|\S""",
+    re.ASCII,
+)
+#: The parts of such a comparison.
+COMPARISON = re.compile(r"\(([<>]=)\s+(\S+)\s+(\S+?)\s*\)")
 #: A name and what is in the brackets.
 ELEMENT = re.compile(r"([A-Za-z]\w*)\[([\d,]*)\]", re.ASCII)
 #: The two kinds of lines of which most files have nothing but, and on which reading quickly depends.
@@ -37,7 +44,7 @@ _VERSION = re.compile(r"(?:\s++|;[^\n]*+)*+\(vnnlib-version\s+<(\d{1,9}\.\d{1,9}
 
 @dataclass(slots=True)
 class Group:
-    """A list in parentheses and the line on which it begins."""
+    """A list in parentheses and the line on which it begins; comparisons with a number are text, "(<= X_0 1)"."""
 
     items: "list[str | Group]"
     line: int
@@ -123,9 +130,12 @@ def _statements(
                     raise LingraftError(f"line {line}: more than {MAX_DEPTH} parentheses are open.")
                 open_groups.append(Group([], line))
             elif token != ")":
-                if not open_groups:
+                if open_groups:
+                    open_groups[-1].items.append(token)
+                elif token[0] == "(":
+                    yield Group([token], line)
+                else:
                     raise LingraftError(f"line {line}: {token[:40]!r} outside of parentheses.")
-                open_groups[-1].items.append(token)
             else:
                 if not open_groups:
                     raise LingraftError(f"line {line}: a closing parenthesis too many.")
