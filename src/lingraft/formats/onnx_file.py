@@ -14,8 +14,11 @@ from lingraft.errors import LingraftError
 MAX_BYTES = 1 << 30
 
 
-def read_model(path: str | Path) -> Any:
-    """The checked `onnx.ModelProto` of a file, plain or gz, weights included; anything wrong is a LingraftError."""
+def read_model(path: str | Path) -> tuple[Any, bytes]:
+    """The checked `onnx.ModelProto` of a file, plain or gz, weights included, and the same as bytes.
+
+    Anything wrong is a LingraftError.
+    """
     path = Path(path)
     try:
         size = path.stat().st_size
@@ -27,25 +30,29 @@ def read_model(path: str | Path) -> Any:
         raise LingraftError(f"{path} has {size:,} bytes, more than the {MAX_BYTES:,} that lingraft reads.")
     # What a damaged file makes protobuf and the checker raise is not documented, so everything is caught here.
     try:
-        model = _with_weights(path, _proto(path))
+        content = _content(path)
+        model = onnx.load_model_from_string(content)
+        if _add_weights(path, model):
+            if model.ByteSize() > MAX_BYTES:
+                raise LingraftError(f"{path} holds more than the {MAX_BYTES:,} bytes that lingraft reads.")
+            content = model.SerializeToString()
     except LingraftError:
         raise
     except Exception as error:
         raise LingraftError(f"{path} is not a readable ONNX file ({reason(error)}). Export it again.") from error
-    if model.ByteSize() > MAX_BYTES:
-        raise LingraftError(f"{path} holds more than the {MAX_BYTES:,} bytes that lingraft reads.")
     try:
-        onnx.checker.check_model(model, full_check=True)
+        onnx.checker.check_model(content, full_check=True)
     except Exception as error:
         raise LingraftError(f"{path} is not valid ONNX ({reason(error)}). Export it again.") from error
-    return model
+    return model, content
 
 
-def _with_weights(path: Path, model: Any) -> Any:
-    """The model with the weights that it keeps in files beside its own."""
-    files = WeightFiles(path.parent, MAX_BYTES)
+def _add_weights(path: Path, model: Any) -> bool:
+    """Give the model the weights that it keeps in files beside its own; whether there are any."""
+    files, found = WeightFiles(path.parent, MAX_BYTES), False
     for tensor in _get_all_tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            found = True
             about = {entry.key: entry.value for entry in tensor.external_data}
             try:
                 tensor.raw_data = bytes(files.part(about))
@@ -53,12 +60,12 @@ def _with_weights(path: Path, model: Any) -> Any:
                 raise LingraftError(f"{path} has {error}.") from error
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
-    return model
+    return found
 
 
-def _proto(path: Path) -> Any:
+def _content(path: Path) -> bytes:
     """What is in the file itself."""
-    return _unpacked(path) if _is_packed(path) else onnx.load(str(path), load_external_data=False)
+    return _unpacked(path) if _is_packed(path) else path.read_bytes()
 
 
 def _is_packed(path: Path) -> bool:
@@ -66,12 +73,12 @@ def _is_packed(path: Path) -> bool:
         return file.read(2) == b"\x1f\x8b"
 
 
-def _unpacked(path: Path) -> Any:
+def _unpacked(path: Path) -> bytes:
     with gzip.open(path) as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise LingraftError(f"{path} holds more than the {MAX_BYTES:,} bytes that lingraft reads.")
-    return onnx.load_model_from_string(content)
+    return content
 
 
 def weight_files(path: Path) -> list[Path]:
@@ -79,7 +86,8 @@ def weight_files(path: Path) -> list[Path]:
     if path.stat().st_size > MAX_BYTES:
         return []
     try:
-        tensors = [t for t in _get_all_tensors(_proto(path)) if t.data_location == onnx.TensorProto.EXTERNAL]
+        model = onnx.load_model_from_string(_content(path))
+        tensors = [t for t in _get_all_tensors(model) if t.data_location == onnx.TensorProto.EXTERNAL]
     except Exception:  # whatever protobuf raises: reading it for good says so
         return []
     names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}

@@ -41,12 +41,13 @@ def read_network(path: str | Path, output: str | int | None = None) -> tuple[Any
 
     `output` is another value than the only output, see `select_output`.
     """
-    model = read_model(path)
+    model, content = read_model(path)
     try:
         if output is not None:
             select_output(model, output)
+            content = model.SerializeToString()
         module, batch = _translate(model)
-        session = Session(model)
+        session = Session(content)
         inputs = random_inputs(module.input_shape, batch).to(_dtype(module))
         difference = max(disagreement(session, module, scale * inputs, batch) for scale in _SCALES)
     except LingraftError as error:

@@ -130,7 +130,7 @@ class Run:
         """Keep the ONNX file that the network was read from, with weights that it may have in other files."""
         from lingraft.formats.onnx_file import read_model  # slow to import, and few runs need it
 
-        content = read_model(source).SerializeToString()
+        _, content = read_model(source)
         with replacing(self.onnx_path) as part:
             part.write_bytes(content)
 
