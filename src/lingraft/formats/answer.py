@@ -9,9 +9,6 @@ import numpy as np
 from lingraft.errors import LingraftError
 from lingraft.formats.vnnlib_syntax import NUMBER, VARIABLE
 
-#: The words, and what `lingraft verify --onnx` ends with for each.
-EXIT_CODES = {"unsat": 0, "sat": 10, "unknown": 11, "timeout": 12}
-
 _VALUE = re.compile(rf"\(\s*({VARIABLE})\s+({NUMBER})\s*\)")
 
 

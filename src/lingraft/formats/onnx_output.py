@@ -10,19 +10,21 @@ from lingraft.errors import LingraftError
 def select_output(model: Any, output: str | int) -> None:
     """Make a value, named or an output by its number, the only output, without the nodes that it does not need."""
     graph = model.graph
-    if isinstance(output, int):
-        if output >= len(graph.output):
-            raise LingraftError(f"the property is about output {output + 1}, but the network has {len(graph.output)}.")
-        output = graph.output[output].name
+    if isinstance(output, str):
+        name = output
+    elif output < len(graph.output):
+        name = graph.output[output].name
+    else:
+        raise LingraftError(f"the property is about output {output + 1}, but the network has {len(graph.output)}.")
     known = {value.name: value for value in (*graph.value_info, *graph.output)}
-    wanted, kept = {output}, []
+    wanted, kept = {name}, []
     for node in reversed(graph.node):
         if not wanted.isdisjoint(node.output):
             wanted.update(node.input)
             kept.append(node)
-    if not any(output in node.output for node in kept):
-        raise LingraftError(f"the network computes nothing with the name {output!r}.")
-    value = known.get(output) or helper.make_empty_tensor_value_info(output)
+    if not any(name in node.output for node in kept):
+        raise LingraftError(f"the network computes nothing with the name {name!r}.")
+    value = known.get(name) or helper.make_empty_tensor_value_info(name)
     del graph.output[:]
     graph.output.append(value)
     del graph.node[:]

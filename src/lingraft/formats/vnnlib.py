@@ -210,7 +210,7 @@ class _Ends:
         if not atoms:
             return
         before = self.ends
-        self.ends = np.stack(tighten(*before, atoms))
+        self.ends = np.stack(tighten(before[0], before[1], atoms))
         if self.open is not None:
             self.open &= before == self.ends
         empty = np.flatnonzero(self._empty())
@@ -237,7 +237,7 @@ class _Ends:
                 where = "" if line is None else f"line {line}: "
                 name = query.input_name(int(missing[0]))
                 raise LingraftError(f"{where}{name} has no {what} bound. Every input needs both.")
-        return Box(*self.ends, [], self.open if self.open is not None and self.open.any() else None)
+        return Box(self.ends[0], self.ends[1], [], self.open if self.open is not None and self.open.any() else None)
 
 
 def _contradict(atoms: Sequence[Atom]) -> bool:

@@ -109,16 +109,17 @@ def _implied(
     lower: np.ndarray, upper: np.ndarray, atoms: Sequence[Atom], variable: int, sign: float, multiples: list[Fraction]
 ) -> Fraction | None:
     """What sign·x of an input is at least, by sign·x >= sign·x + Σ multiple·(constraint <= 0); None if nothing."""
-    total, terms = Fraction(), {variable: Fraction(int(sign))}
+    total = Fraction()
+    terms: dict[int, Fraction] = {variable: Fraction(int(sign))}
     for atom, multiple in zip(atoms, multiples, strict=True):
         if multiple:
             total += multiple * Fraction(atom.constant)
             for other, factor in atom.terms:
                 terms[other] = terms.get(other, Fraction()) + multiple * Fraction(factor)
-    for other, factor in terms.items():
-        if factor:
-            end = float(lower[other] if factor > 0 else upper[other])
+    for other, share in terms.items():
+        if share:
+            end = float(lower[other] if share > 0 else upper[other])
             if math.isinf(end):
                 return None
-            total += factor * Fraction(end)
+            total += share * Fraction(end)
     return total

@@ -113,6 +113,17 @@ def test_constraints_between_inputs_and_outputs(ask):
     assert ask(triangle + "(assert (>= Y[0] 0))(assert (<= Y[1] -1))", f=layers).word == "sat", "only at a corner"
 
 
+def test_constraints_between_inputs_in_version_1(tmp_path):
+    export_onnx(nn.Sequential(linear([[1, 0], [0, 1]], [0, 0])).eval(), tmp_path / "f.onnx", input_shape=(2,))
+    declared = "".join(f"(declare-const {name} Real)\n" for name in ("X_0", "X_1", "Y_0", "Y_1"))
+    bounds = "".join(f"(assert (<= X_{i} 1))\n(assert (>= X_{i} -1))\n" for i in range(2))
+    words = []
+    for sign in ("<=", ">="):
+        (tmp_path / "p.vnnlib").write_text(f"{declared}{bounds}(assert (<= X_0 X_1))(assert ({sign} (- Y_0 Y_1) 0.01))")
+        words.append(Networks().instance({"": tmp_path / "f.onnx"}, tmp_path / "p.vnnlib").answer(LIMITS).word)
+    assert words == ["sat", "unsat"]
+
+
 def test_hidden_values(ask, tmp_path):
     layers = [linear([[1, 1], [1, -1]], [0, 0]), nn.ReLU(), linear([[1, 1], [1, 0]], [0, 0])]
     export_onnx(nn.Sequential(*layers).eval(), tmp_path / "f.onnx", input_shape=(2,))
