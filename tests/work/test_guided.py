@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 import lingraft
 from lingraft import LingraftError
@@ -53,17 +54,25 @@ def test_steps_graft_more_where_proofs_are_stuck_then_give_lines_back(tmp_path: 
     assert [each.number for each in steps] == [0, 1, 2]
     assert steps[1].grafted == pytest.approx(0.3)
     assert steps[2].grafted <= best_step(steps[:2], None).grafted
-    first, second = (masks(lingraft.load(each.run)) for each in steps[:2])
+    first, second = (masks(lingraft.load(out / "guided" / str(number))) for number in (0, 1))
     assert all(bool((second[name] >= mask).all()) for name, mask in first.items())  # no line was taken back
-    assert found.run.path == Path(best_step(steps, None).run)
-    assert found.plan.grafted == round(best_step(steps, None).grafted * 1600)
+    # the run is the best step, with the history of all of them
+    best = best_step(steps, None)
+    assert found.run.path == out
+    assert found.plan.grafted == round(best.grafted * 1600)
+    assert found.figures["guided"] == [each.as_dict() for each in steps]
+    ours, theirs = (lingraft.load(folder).state_dict() for folder in (out, best.run))
+    assert all(torch.equal(ours[name], values) for name, values in theirs.items())
+    assert [line["epoch"] for line in read_lines(out / "history.jsonl")] == [1, 2, 3]
+    assert lingraft.Run(out).describe().parent == str(base)
     # killed in the last step: its mask is kept, and it ends in the same way
     lines = (out / "guided.jsonl").read_bytes().splitlines(keepends=True)
     (out / "guided.jsonl").write_bytes(b"".join(lines[:-1]))
-    shutil.rmtree(steps[2].run)
-    again = lingraft.graft_and_tune(base, **options)
+    shutil.rmtree(out / "guided" / "2")
+    weights = (out / "model.safetensors").read_bytes()
+    lingraft.graft_and_tune(base, **options)
     assert json.loads(lines[-1])["sa"] == read_lines(out / "guided.jsonl")[-1]["sa"]
-    assert again.run.path == found.run.path
+    assert (out / "model.safetensors").read_bytes() == weights
     with pytest.raises(LingraftError, match="other settings"):
         lingraft.graft_and_tune(base, **{**options, "guided_share": 0.2})
     with pytest.raises(LingraftError, match="Give it epochs"):

@@ -19,7 +19,7 @@
     compare/             what another verifier says of the same images
     commands.jsonl       the commands that made all this, as they were typed
     search/              candidates of `lingraft graft RUN --method auto`, and their Pareto front
-    guided.jsonl         the steps of `lingraft graft --guided`, which are runs beside this one; guided/ has their masks
+    guided.jsonl, guided/    the steps of `lingraft graft --guided`, of which this run is the best
     figures/             pictures
 
 Nothing in it is ever unpickled.

@@ -1,6 +1,7 @@
 """Grafting a run: score, choose, graft, fine-tune and measure, into a run folder of its own."""
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,8 +15,10 @@ from lingraft.ball import GIVEN, Clip, Eps
 from lingraft.data import ImageSet, spec_of
 from lingraft.device import limited_threads, resolve_device
 from lingraft.errors import LingraftError
+from lingraft.files import line_of, replacing
 from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like
 from lingraft.grafting.candidates import Candidate, best, require_best
+from lingraft.grafting.fine_tuning import describe_sites
 from lingraft.grafting.mask_file import load_mask
 from lingraft.grafting.outcome import before_and_after
 from lingraft.grafting.selection import GAMMAS
@@ -28,8 +31,10 @@ from lingraft.progress import console
 from lingraft.report.run_figures import write_front
 from lingraft.runs import ModelDescription, Run, load
 from lingraft.runs.holding import holding
+from lingraft.settings_file import write_settings
 from lingraft.training import Destination
 from lingraft.training.callbacks import OnEpoch, print_epoch
+from lingraft.training.checkpoint import refuse_foreign
 from lingraft.training.distributed import joined, leads
 from lingraft.work.given import (
     Folder,
@@ -119,7 +124,7 @@ def graft_and_tune(
     Then follow `guided` steps, each of which grafts `guided_share` of the neurons more, those that cost most on
     training images that the verifier leaves undecided, and fine-tunes for `search_epochs`, until SA falls below
     `min_sa`; with `ungraft` lines that no proof needs are given back in the end. The step with the highest VA on
-    validation images is the result; `guided.jsonl` in the first run has them all.
+    validation images is the result; `guided.jsonl` in its run has them all.
 
     `out` is the run folder to write (default: beside the run, named after method and percent). Called again with the
     same arguments it goes on after a stop. `on_epoch` is called after each epoch of fine-tuning, as in
@@ -217,8 +222,9 @@ def graft_and_tune(
             "search_epochs": search_epochs, "search_images": search_images, "search_timeout": search_timeout,
             "search_workers": search_workers, "threads": threads, "seed": seed, "device": device,
         }  # fmt: skip
-        grafted = work.graft(target, restart, options, on_epoch)
-        return work.guide(grafted, steps, restart) if guided or ungraft else grafted
+        if guided or ungraft:
+            return work.guide(target, steps, restart, options, on_epoch)
+        return work.graft(target, restart, options, on_epoch)
 
 
 def _named(model: nn.Module | Folder, parent: Run | None) -> dict[str, Any]:
@@ -345,20 +351,48 @@ class _Graft:
         assert kept is not None
         return Grafted(grafted, run, kept.as_dict(), self.plan(grafted, masks(grafted)))
 
-    def guide(self, grafted: Grafted, wanted: GuidedConfig, restart: bool) -> Grafted:
-        """Go on from a grafted network where the verifier is stuck on it; gives the best step."""
+    def guide(
+        self,
+        target: Run,
+        wanted: GuidedConfig,
+        restart: bool,
+        options: Mapping[str, Any],
+        on_epoch: OnEpoch | Sequence[OnEpoch],
+    ) -> Grafted:
+        """Graft, then go on where the verifier is stuck; `target` becomes the best step."""
         assert self.tuning is not None
-        if not leads():
-            return grafted
+        self.inside.enter_context(holding(target.path))
+        steps_folder = target.path / "guided"
+        if restart:
+            target.remove_results()
+            (target.path / "guided.jsonl").unlink(missing_ok=True)
+            shutil.rmtree(steps_folder, ignore_errors=True)
+        elif not steps_folder.exists():
+            refuse_foreign(target)
+        first = self.graft(Run(steps_folder / "0"), False, {}, on_epoch)
         guided = Guided(
-            grafted.run, self.material, self.config, self.tuning, wanted, self.description, device=self.device
+            target, first.run, self.material, self.config, self.tuning, wanted, self.description, device=self.device
         )
-        best = best_step(guided.steps(grafted.model, _say, restart), wanted.min_sa)
-        _say(f"taken: step {best.number}, {best.run}")
-        if not best.number:
-            return grafted
-        self.chosen_by = {**self.chosen_by, "guided": best.as_dict()}
-        return self._measured(load(best.run).to(self.device), Run(best.run))
+        steps = guided.steps(first.model, _say)
+        best = best_step(steps, wanted.min_sa)
+        _say(f"taken: step {best.number}")
+        run = guided.folder_of(best)
+        model = load(run.path).to(self.device)
+        keep_onnx(target, run.path, run)
+        self.description.grafted = describe_sites(model)
+        target.write_description(self.description)
+        target.save_weights(model)
+        with replacing(target.history_path) as part:
+            part.write_bytes(b"".join(map(line_of, guided.epochs(steps))))
+        write_settings(target.settings_path, "graft", options)
+        trained = run.summary().training
+        if trained is not None:
+            target.add_to_summary("training", trained.as_dict())
+        self.chosen_by = {**self.chosen_by, "guided": [step.as_dict() for step in steps]}
+        known = target.summary().grafting
+        return self._measured(
+            model, target, again=known is None or known.as_dict().get("guided") != self.chosen_by["guided"]
+        )
 
 
 def _say(line: str) -> None:

@@ -1,14 +1,14 @@
 """Grafting guided by the verifier: more lines where its proofs are stuck, fewer where a line is not needed.
 
-Every step is a run folder of its own, beside the grafted run that it began with, fine-tuned from the step before.
+Every step is a run folder of its own, fine-tuned from the step before; the run that they are in holds the best one.
 
-    RUN/guided.jsonl              what the steps did, in order
-    RUN/guided/MASK.safetensors   the neurons that a step grafts
-    RUN-guided-NUMBER/            the steps
+    RUN/guided.jsonl                     what the steps did, in order
+    RUN/guided/0/                        the network that was grafted first
+    RUN/guided/NUMBER/                   the steps
+    RUN/guided/mask-NUMBER.safetensors   the neurons that are lines in a step
 """
 
 import math
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -20,7 +20,6 @@ from lingraft.attack.evaluation import correct
 from lingraft.errors import LingraftError
 from lingraft.files import append_line, read_json, read_lines, write_json
 from lingraft.grafting.config import FineTuning, GraftingConfig
-from lingraft.grafting.fine_tuning import graft_network
 from lingraft.grafting.instability import would_be_unstable
 from lingraft.grafting.mask_file import load_mask, save_mask
 from lingraft.grafting.open_harm import OpenHarm
@@ -34,6 +33,8 @@ from lingraft.runs import ModelDescription, Run, load
 from lingraft.runs.verdicts import digest_weights
 from lingraft.solver.request import Limits
 from lingraft.training import Destination, TrainingData
+from lingraft.work.given import keep_onnx
+from lingraft.work.tune import tune_and_keep
 from lingraft.work.validation import Validation
 
 
@@ -105,11 +106,12 @@ def best_step(steps: Sequence[Step], min_sa: float | None) -> Step:
 
 
 class Guided:
-    """Steps that begin with the grafted model of `run`."""
+    """Steps in the folder `run`, which begin with the grafted network of `first`."""
 
     def __init__(
         self,
         run: Run,
+        first: Run,
         data: TrainingData,
         config: GraftingConfig,
         tuning: FineTuning,
@@ -118,7 +120,7 @@ class Guided:
         *,
         device: torch.device | str = "cpu",
     ):
-        self.run, self.data, self.wanted, self.device = run, data, wanted, device
+        self.run, self.first, self.data, self.wanted, self.device = run, first, data, wanted, device
         self.config = replace(config, gradual=False, rescore=False)
         self.tuning = replace(tuning, training=replace(tuning.training, epochs=wanted.epochs))
         self.description = description
@@ -128,20 +130,20 @@ class Guided:
             for images, name in ((data.validation, "validation"), (data.train, "training"))
         )
 
-    def steps(self, model: nn.Module, say: Callable[[str], None], restart: bool = False) -> list[Step]:
+    def steps(self, model: nn.Module, say: Callable[[str], None]) -> list[Step]:
         """All steps, the first one being `model` as it is; `say` is told of each.
 
-        What is there is not done again, unless it is a `restart`; steps with other settings are refused.
+        What is there is not done again; steps with other settings are refused.
         """
-        self._require_same(restart)
+        self._require_same()
         done = [Step(**record) for record in read_lines(self.run.path / "guided.jsonl")]
         for known in done:
             say(str(known))
         if not done:
-            done.append(self._measured(0, "as it was grafted", self.run, model))
+            done.append(self._measured(0, "as it was grafted", self.first, model))
             self._keep(done[-1], say)
         while done[-1].kept and len(done) <= self.wanted.steps and done[-1].did != _UNGRAFTED:
-            here = Run(done[-1].run)
+            here = self.folder_of(done[-1])
             step = self._more(len(done), here, self._load(here))
             if step is None:
                 say(f"no image of {self.training.images} training images is undecided: there is nothing to graft for")
@@ -151,7 +153,7 @@ class Guided:
             self._keep(done[-1], say)
         if self.wanted.ungraft and done[-1].did != _UNGRAFTED:
             before = best_step(done, self.wanted.min_sa)
-            fewer = self._fewer(len(done), Run(before.run))
+            fewer = self._fewer(len(done), self.folder_of(before))
             if fewer is None:
                 say("every line would be an unstable ReLU for some image: none is given back")
             else:
@@ -159,14 +161,20 @@ class Guided:
                 self._keep(done[-1], say)
         return done
 
-    def _require_same(self, restart: bool) -> None:
+    def folder_of(self, step: Step) -> Run:
+        """The run of a step, wherever the folder is now."""
+        return Run(self.run.path / "guided" / str(step.number))
+
+    def epochs(self, steps: Sequence[Step]) -> list[dict[str, Any]]:
+        """The epochs of all steps, kept or not, as one history."""
+        lines = [line for step in steps for line in read_lines(self.folder_of(step).history_path)]
+        return [{**line, "epoch": number} for number, line in enumerate(lines, 1)]
+
+    def _require_same(self) -> None:
         """What the steps depend on is kept beside them."""
-        if restart:
-            (self.run.path / "guided.jsonl").unlink(missing_ok=True)
-            shutil.rmtree(self.run.path / "guided", ignore_errors=True)
-        self.restart, path = restart, self.run.path / "guided" / "settings.json"
+        path = self.run.path / "guided" / "settings.json"
         named = ("share", "epochs", "images", "timeout")
-        settings = {"weights": digest_weights(self.run), **{name: getattr(self.wanted, name) for name in named}}
+        settings = {"weights": digest_weights(self.first), **{name: getattr(self.wanted, name) for name in named}}
         if not path.exists():
             write_json(path, settings)
         elif read_json(path) != settings:
@@ -222,7 +230,7 @@ class Guided:
 
     def _mask(self, number: int, choose: Callable[[], dict[str, Tensor] | None]) -> dict[str, Tensor] | None:
         """That of a step that was stopped, or a new one, which is kept before anything is trained."""
-        path = self.run.path / "guided" / f"{number}.safetensors"
+        path = self.run.path / "guided" / f"mask-{number}.safetensors"
         if path.exists():
             return load_mask(path)
         mask = choose()
@@ -231,10 +239,11 @@ class Guided:
         return mask
 
     def _tuned(self, number: int, did: str, before: Run, model: nn.Module, mask: Mapping[str, Tensor]) -> Step:
-        target = Run(self.run.path.with_name(f"{self.run.path.name}-guided-{number}"))
+        target = Run(self.run.path / "guided" / str(number))
+        keep_onnx(target, before.path, before)
         description = self.description.model_copy(update={"parent": str(before.path), "grafted": None})
-        tuned, _ = graft_network(
-            model, self.data, self.config, self.tuning, Destination(target, description, self.restart),
+        tuned, _ = tune_and_keep(
+            model, self.data, self.config, self.tuning, Destination(target, description),
             mask=mask, device=self.device, on_epoch=(),
         )  # fmt: skip
         return self._measured(number, did, target, tuned)
