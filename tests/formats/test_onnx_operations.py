@@ -173,6 +173,17 @@ from lingraft.formats.onnx_import import load_onnx
         pytest.param([("Cast", "x", "h", {"to": 11}), ("Cast", "h", "y", {"to": 1})], (3,), {}, [], id="cast"),
         pytest.param([("MatMul", "x w", "y")], (2, 3, 4), {"w": weights(2, 4, 5)}, ["Linear", "Linear"], id="matmul-of-a-stack"),
         pytest.param([("MatMul", "x w", "y")], (2, 4), {"w": weights(4)}, ["Linear", "Flatten"], id="matmul-with-a-vector"),
+        pytest.param([("Transpose", "x", "t", {"perm": [0, 2, 1]}), ("MatMul", "x t", "y")], (2, 4), {}, [], id="matmul-of-values"),
+        pytest.param([("Transpose", "x", "t"), ("MatMul", "t x", "h"), ("Unsqueeze", "h a", "y")], (4,), {"a": integers(0)}, [], id="matmul-without-batch"),
+        pytest.param([("Exp", "x", "h"), ("Div", "x h", "y")], (3,), {}, [], id="quotient"),
+        pytest.param([("Exp", "x", "h"), ("Div", "c h", "y")], (3,), {"c": weights(3)}, [], id="division"),
+        pytest.param([("Exp", "x", "h"), ("Sqrt", "h", "r"), ("Reciprocal", "r", "y")], (2, 4), {}, [], id="root"),
+        pytest.param([("Sin", "x", "s"), ("Cos", "s", "y")], (2, 4, 3), {}, [], id="waves"),
+        pytest.param([("Mul", "x c", "h"), ("Sign", "h", "s"), ("Floor", "h", "f"), ("Add", "s f", "y")], (3,), {"c": weights(3)}, [], id="steps"),
+        pytest.param([("Pow", "x two", "a"), ("Pow", "x three", "b"), ("Pow", "b one", "c"), ("Add", "a c", "y")], (3,),
+                     {"one": weights(1) * 0 + 1, "two": np.array(2, np.float32), "three": np.full((1, 3), 3, np.int64)}, [], id="powers"),
+        pytest.param([("Equal", "c d", "e"), ("Where", "e x c", "y")], (3,), {"c": weights(3), "d": weights(3) * np.float32([1, 2, 1])}, [], id="where-constant"),
+        pytest.param([("Neg", "x", "n"), ("Where", "e n x", "y")], (2, 3), {"e": np.array([[[True], [False]]])}, [], id="where"),
     ],
 )  # fmt: skip
 def test_operation(make_onnx, nodes, shape, constants, layers):
@@ -194,10 +205,12 @@ def test_older_operator_sets_give_lists_as_attributes(make_onnx):
 @pytest.mark.parametrize(
     ("nodes", "shape", "constants", "message"),
     [
-        pytest.param([("Sin", "x", "y")], (3,), {}, "Sin.*the_y.*not supported", id="operation"),
-        pytest.param([("Div", "x x", "y")], (3,), {}, "Div node .*the_y.*quotient", id="quotient"),
-        pytest.param([("Div", "c x", "y")], (3,), {"c": weights(3)}, "division by a value", id="division"),
-        pytest.param([("MatMul", "x x", "y")], (1, 1), {}, "constant matrix", id="matmul"),
+        pytest.param([("Tan", "x", "y")], (3,), {}, "Tan.*the_y.*not supported", id="operation"),
+        pytest.param([("Pow", "x c", "y")], (3,), {"c": weights(3)}, "Pow node .*exponents", id="powers"),
+        pytest.param([("Pow", "c x", "y")], (3,), {"c": weights(3)}, "Pow node .*constant", id="exponent"),
+        pytest.param(
+            [("Squeeze", "x a", "v"), ("MatMul", "v v", "y")], (3,), {"a": integers(0)}, "a vector", id="matmul"
+        ),
         pytest.param(
             [("Pad", "x p", "y", {"mode": "reflect"})],
             (3,),

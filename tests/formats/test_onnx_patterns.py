@@ -94,7 +94,6 @@ def test_a_gate_that_is_read_elsewhere_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "numbers", "message"),
     [
-        ([MAKE("Div", ["x", "x"], ["y"])], {}, "quotient of two values"),
         ([MAKE("Erf", ["x"], ["y"])], {}, "Erf is supported as part of an activation"),
         ([MAKE("Erf", ["x"], ["b"]), MAKE("Add", ["b", "one"], ["c"]), MAKE("Mul", ["x", "c"], ["y"])],
          {"one": 1.0}, "Erf is supported as part"),

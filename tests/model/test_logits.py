@@ -51,8 +51,9 @@ def test_a_last_softmax_is_left_out(end) -> None:
 
 def test_of_constraints_it_is_not() -> None:
     """They are about what the model gives: probabilities above 0 are not logits above 0."""
-    with pytest.raises(LingraftError, match=r"Softmax.*not supported"):
-        verdicts(Ended(3, nn.Softmax(1)), None, constraints=(torch.eye(3), torch.zeros(3)))
+    assert set(verdicts(Ended(3, nn.Softmax(1)), None, constraints=(torch.eye(3), torch.zeros(3)))) == {"verified"}
+    with pytest.raises(LingraftError, match=r"LogSoftmax.*not supported"):
+        verdicts(Ended(3, nn.LogSoftmax(1)), None, constraints=(torch.eye(3), torch.zeros(3)))
 
 
 def test_a_softmax_over_anything_else_is_refused() -> None:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import lingraft
 from lingraft import LingraftError
+from lingraft.model.tracing import trace
 
 
 class Branching(nn.Module):
@@ -83,3 +84,26 @@ def test_two_inputs_and_wrong_image_shapes_are_refused(own, capsys):
     with pytest.raises(LingraftError, match=r"images of shape \(3, 4, 4\)"):
         lingraft.sites(own("leaky"), (3, 4, 4))
     assert capsys.readouterr().err == "", "the error alone, without a traceback of PyTorch"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.pow(x, 2),
+        lambda x: torch.pow(input=x, exponent=2),
+        lambda x: torch.where(x > 0, x, 0),
+        lambda x: torch.remainder(x, 2),
+        lambda x: torch.float_power(x, 2),
+    ],
+)
+def test_functions_that_torch_also_has_for_a_number_and_a_tensor_are_recorded(function):
+    """They crashed the process."""
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return function(x)
+
+    x = torch.linspace(-3, 3, 8).view(2, 4)
+    before = torch.pow
+    assert torch.equal(trace(Model())(x), function(x))
+    assert torch.pow is before

@@ -146,9 +146,13 @@ def test_a_value_used_twice_and_a_value_not_used() -> None:
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
-        (lambda net, x: torch.softmax(x, 1), "'softmax'"),
-        (lambda net, x: net.noise / x, "'div' .*divides by a value"),
-        (lambda net, x: x.view(-1, 2, 2) @ x.view(-1, 2, 2), "'matmul' .*not linear"),
+        (lambda net, x: torch.log_softmax(x, 1), "'log_softmax'"),
+        (lambda net, x: torch.softmax(x, 0), "'softmax' .*images of a batch"),
+        (lambda net, x: torch.softmax(x, 1, dtype=torch.float32), "'softmax' .*dtype"),
+        (lambda net, x: x.view(-1, 2, 2) @ x.view(-1, 1, 2, 2), "'matmul' .*as many"),
+        (lambda net, x: x @ x, "'matmul'|does not take images"),
+        (lambda net, x: x**1.5, "'pow_1' .*whole number"),
+        (lambda net, x: 2**x, "'pow_1' .*exponent"),
         (lambda net, x: x.view(-1, 2, 2) @ torch.ones(3, 2, 2), "'matmul' .*Use a matrix"),
         (lambda net, x: F.linear(x, x), "'linear' .*weights from the image"),
         (lambda net, x: x.max(1)[0][:, None], "'max_1' .*not supported"),

@@ -1,6 +1,7 @@
 """Networks of ONNX files, ready to be verified and to be run by onnxruntime."""
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from torch import nn
 
 from lingraft.errors import LingraftError
 from lingraft.formats.onnx_import import read_network
+from lingraft.model.logits import logits
 from lingraft.solver.network import Network
 from lingraft.solver.verifier import Verifier
 
@@ -43,9 +45,20 @@ class FlatNetwork(ABC):
         """Converted once for all properties."""
         return self._converted()
 
+    @cached_property
+    def before_softmax(self) -> Network | None:
+        """What a last softmax over the outputs is of, where comparing two outputs is the same; None if there is none."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it says that the softmax is left out
+                module = logits(self.module, self.input_shape) if self.outputs > 1 else self.module
+        except LingraftError:
+            return None
+        return None if module is self.module else self._converted(of=module)
+
     @torch.inference_mode(False)
-    def _converted(self, *appended: nn.Module) -> Network:
-        whole = nn.Sequential(self.module, *appended).to(self.device).eval()
+    def _converted(self, *appended: nn.Module, of: nn.Module | None = None) -> Network:
+        whole = nn.Sequential(self.module if of is None else of, *appended).to(self.device).eval()
         try:
             return Network.from_module(whole, self.input_shape)
         except LingraftError as error:

@@ -19,7 +19,7 @@ from torch import fx, nn
 
 from lingraft.errors import LingraftError
 from lingraft.formats.graph_builder import GraphBuilder
-from lingraft.formats.onnx_node import OnnxNode, Value
+from lingraft.formats.onnx_node import OnnxNode
 
 #: How far √½, and products that should be 1, may be off. Exporters write √2 or its inverse, ½ and β in single
 #: precision, each off by up to 2^-24 of itself, and a product or quotient has a few of them: no one number is the right
@@ -119,28 +119,23 @@ def _where(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 def _fixed_choice(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     """c·a + (1 − c)·b for conditions c of 0 and 1, where a or b may be a constant."""
     chosen = node.constant(0).astype(np.float32)
-    rank = max(chosen.ndim, *(_rank(builder, node.optional(i)) for i in (1, 2)))
-    result: fx.Node | np.ndarray | None = None
-    for i, weight in ((1, chosen), (2, 1 - chosen)):
-        value = node.optional(i)
-        if isinstance(value, fx.Node):
-            x = builder.bare(value, rank) if builder.batch == 1 else value
-            part: fx.Node | np.ndarray = builder.call(torch.mul, x, builder.constant(weight))
-        else:
-            part = np.where(weight > 0, node.constant(i), 0)
-        if result is None:
-            result = part
-        elif isinstance(result, fx.Node):
-            result = builder.call(torch.add, result, part if isinstance(part, fx.Node) else builder.constant(part))
-        else:
-            assert isinstance(part, fx.Node)
-            result = builder.call(torch.add, part, builder.constant(result))
-    assert isinstance(result, fx.Node)
-    return result
-
-
-def _rank(builder: GraphBuilder, value: Value | None) -> int:
-    return len(builder.file_shape(value)) if isinstance(value, fx.Node) else np.ndim(value)
+    values = [value for value in node.inputs if isinstance(value, fx.Node)]
+    arrays = [chosen, *(value for value in node.inputs[1:] if isinstance(value, np.ndarray))]
+    ranks = [len(builder.file_shape(value)) for value in values]
+    rank = max(*ranks, *(array.ndim for array in arrays))
+    across = any(array.ndim == rank and array.shape[0] != 1 for array in arrays)
+    bare = across or min(ranks) < rank or any(builder.is_bare(value) for value in values)
+    shift, total = None, None
+    for value, weight in zip(node.inputs[1:], (chosen, 1 - chosen), strict=True):
+        if isinstance(value, np.ndarray):
+            shift = np.where(weight > 0, value, 0)
+            continue
+        assert isinstance(value, fx.Node)
+        x = builder.bare(value, rank) if bare else value
+        part = builder.call(torch.mul, x, builder.constant(weight))
+        total = part if total is None else builder.call(torch.add, total, part)
+    assert total is not None
+    return total if shift is None else builder.call(torch.add, total, builder.constant(shift))
 
 
 #: Operations that are read as parts of what is recognized here.

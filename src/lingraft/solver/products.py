@@ -20,8 +20,12 @@ from lingraft.solver.network import Network
 from lingraft.solver.nodes import Input, Node, Product, Scale, Site
 from lingraft.solver.region import Region
 
-#: Radii count as at least this share of the middle, or this.
-_LEAST_SHARE, _LEAST = 1e-12, 1e-30
+#: s is between this power of 2 and its inverse: what is large before it is made small by u or v loses digits. Where one
+#: radius is all but nothing, the lines leave 2^-22 of the square of the other.
+_MOST = 10
+
+#: Radii count as at least this.
+_LEAST = 1e-30
 
 
 def balanced(network: Network, region: Region) -> Network:
@@ -59,9 +63,9 @@ def balanced(network: Network, region: Region) -> Network:
 def _scale(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor], part: str) -> tuple[Tensor, Tensor]:
     """Weight and bias of one of the four scales of a product of values between these bounds (1, *shape)."""
     (u, wide), (v, other) = (_middle(*ends) for ends in (a, b))
-    power = 2.0 ** ((other / wide).log2() / 2).round()
+    power = 2.0 ** ((other / wide).log2() / 2).round().clamp(-_MOST, _MOST)
     none = torch.zeros_like(u)
-    known = torch.isfinite(u) & torch.isfinite(v) & torch.isfinite(power) & (power > 0)
+    known = torch.isfinite(u) & torch.isfinite(v) & torch.isfinite(power)
     u, v, power = torch.where(known, u, none), torch.where(known, v, none), torch.where(known, power, 1.0)
     match part:
         case "first":
@@ -77,4 +81,4 @@ def _middle(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """The middle of bounds, in single precision, and half their distance, never 0; of the shape of one value."""
     middle = ((lower + upper) / 2)[0].float().double()
     radius = ((upper - lower) / 2)[0]
-    return middle, torch.maximum(radius, _LEAST_SHARE * middle.abs()).clamp(min=_LEAST)
+    return middle, radius.clamp(min=_LEAST)

@@ -120,7 +120,7 @@ class Instance:
         point = self._confirmed(box, middle)
         if point is not None:
             return Result("falsified", "forward"), point, None
-        verifier, spec, offset = margins(self.network, box.unsafe, limits.double)
+        verifier, spec, offset = margins(self.network, box.unsafe, limits.double, limits.prove)
         problem = self._problem(box, region, middle, spec, offset)
         left = seconds - (time.monotonic() - begun)
         result = decide(verifier, problem, left, budget.memory, limits.seed, limits.prove)
@@ -146,8 +146,10 @@ class Instance:
         terms = (outputs.abs() @ rows.abs().T + shifts.abs()).unflatten(1, (-1, int(longest))).amax(2)
         inputs = points.view(-1, *self.network.input_shape).to(self.network.device)
         with torch.no_grad():
-            logits = verifier.network.forward(inputs.double()), verifier.single.forward(inputs).double()
-        ours, rounded = ((y.cpu() @ spec.T + offset) for y in logits)
+            found = verifier.network.forward(inputs.double()), verifier.single.forward(inputs).double()
+        if verifier.network is self.network.before_softmax:
+            found = found[0].softmax(1), found[1].softmax(1)
+        ours, rounded = ((y.cpu() @ spec.T + offset) for y in found)
         allowed = SHARE * terms.amax(0) + SPREAD * (ours - rounded).abs().amax(0)
         if bool(torch.isfinite(allowed).all() and ((ours - theirs).abs() <= allowed).all()):
             return None
@@ -174,17 +176,22 @@ class Instance:
         return self.replay(x) if bool((x.astype(np.float32) == single).all()) else None
 
 
-def margins(network: FlatNetwork, unsafe: list[Conjunction], double: bool) -> tuple[Verifier, Tensor, Tensor]:
+def margins(
+    network: FlatNetwork, unsafe: list[Conjunction], double: bool, prove: bool = False
+) -> tuple[Verifier, Tensor, Tensor]:
     """A network, C and d such that an output is in none of the sets `unsafe` where C·network(x) + d > 0 in each row.
 
     An output is in a set if all its inequalities c·y + d ≤ 0 hold, so it is not if the largest c·y + d is positive. If
     each set has one inequality these are the rows; otherwise the maxima are appended to the network, which the verifier
-    takes as max(a, b) = b + relu(a − b), exactly.
+    takes as max(a, b) = b + relu(a − b), exactly. A last softmax does not change which of two outputs is larger: it is
+    left out where nothing else is asked, but for a proof, which is about the outputs.
     """
     rows, shifts, longest = inequalities(unsafe)
     spec, offset = torch.from_numpy(rows), torch.from_numpy(shifts)
     if longest == 1:
-        return network.verifier(double), spec, offset
+        compared = not shifts.any() and not rows.sum(1).any() and bool(((rows != 0).sum(1) == 2).all())
+        before = network.before_softmax if compared and not prove else None
+        return network.verifier(double) if before is None else Verifier(before, double), spec, offset
     layer = nn.Linear(network.outputs, len(rows), dtype=torch.float64)
     with torch.no_grad():
         layer.weight.copy_(spec)
