@@ -15,8 +15,10 @@ from lingraft.formats.runtime import points_of
 from lingraft.formats.vnnlib import Box, Conjunction, Property, read_vnnlib
 from lingraft.pool.problems import decide
 from lingraft.progress import Advance
+from lingraft.solver.boxes import Maxima
 from lingraft.solver.budget import Budget, usable_memory
 from lingraft.solver.network import Network
+from lingraft.solver.nodes import Dense
 from lingraft.solver.region import Region
 from lingraft.solver.request import Limits
 from lingraft.solver.verifier import Problem, Result, Verifier
@@ -122,6 +124,7 @@ class Instance:
             return Result("falsified", "forward"), point, None
         verifier, spec, offset = margins(self.network, box.unsafe, limits.double)
         problem = self._problem(box, region, middle, spec, offset)
+        problem.maxima = maxima(verifier.network, box.unsafe, problem.region)
         left = seconds - (time.monotonic() - begun)
         result = decide(verifier, problem, left, budget.memory, limits.seed, limits.prove)
         if result.verdict == "verified":
@@ -193,6 +196,26 @@ def margins(network: FlatNetwork, unsafe: list[Conjunction], double: bool) -> tu
     count = len(unsafe)
     verifier = network.verifier(double, layer, *maximum)
     return verifier, torch.eye(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
+
+
+def maxima(network: Network, unsafe: list[Conjunction], region: Region) -> Maxima | None:
+    """Where the network of `margins` has the values that its outputs are the largest of; None if that is not seen."""
+    rows, _, longest = inequalities(unsafe)
+    if longest == 1:
+        return None
+    with torch.no_grad():
+        values = network.values(torch.stack([region.lower, region.upper, (region.lower + region.upper) / 2]).double())
+    for i in range(len(network.nodes) - 1, -1, -1):
+        node = network.nodes[i]
+        if (
+            isinstance(node, Dense)
+            and node.weight.shape == rows.shape
+            and bool((node.weight.cpu().numpy() == rows).all())
+        ):
+            largest = values[i].unflatten(1, (-1, longest)).amax(2)
+            if torch.allclose(largest, values[-1]):  # and no other layer that happens to have these weights
+                return Maxima(i, torch.arange(len(rows)).view(-1, longest))
+    return None
 
 
 def inequalities(unsafe: list[Conjunction]) -> tuple[np.ndarray, np.ndarray, int]:
