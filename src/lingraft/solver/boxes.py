@@ -7,7 +7,7 @@ become exact as boxes shrink, whatever the activations are.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -62,15 +62,20 @@ class Boxes:
 
     def halves(self) -> "Boxes":
         """Both halves of every box: first all lower ones, then all upper ones."""
-        row = torch.arange(len(self), device=self.cut.device)
-        low, high = self.lower[row, self.cut], self.upper[row, self.cut]
-        middle = low + (high - low) / 2
-        if bool(((middle <= low) | (middle >= high)).any()):
-            raise Exhausted("numerical")  # there is no number between them
-        lower, upper = self.lower.clone(), self.upper.clone()
-        lower[row, self.cut], upper[row, self.cut] = middle, middle
-        under, over = replace(self, upper=upper), replace(self, lower=lower)
-        return Boxes.join([under, over])
+        lower, upper = halves(self.lower, self.upper, self.cut)
+        return Boxes(lower, upper, self.bound.repeat(2), self.cut.repeat(2))
+
+
+def halves(lower: Tensor, upper: Tensor, cut: Tensor) -> tuple[Tensor, Tensor]:
+    """Both halves (2·N, n) of boxes (N, n), cut in the middle of input `cut` (N,): first all lower ones."""
+    row = torch.arange(len(cut), device=cut.device)
+    low, high = lower[row, cut], upper[row, cut]
+    middle = low + (high - low) / 2
+    if bool(((middle <= low) | (middle >= high)).any()):
+        raise Exhausted("numerical")  # there is no number between them
+    over, under = lower.clone(), upper.clone()
+    over[row, cut], under[row, cut] = middle, middle
+    return torch.cat([lower, over]), torch.cat([under, upper])
 
 
 @dataclass
@@ -157,7 +162,7 @@ class BoxSearch:
         # what is clipped off has done its harm
         harm = self._harm(bounds, shares, open_) * (upper - lower) / (boxes.upper - boxes.lower)
         left = (open_.any(1) & (lower <= upper).all(1)).nonzero().flatten()
-        return Boxes(lower, upper, margin.amin(1), _cut(lower, upper, harm)).select(left)
+        return Boxes(lower, upper, margin.amin(1), cuts(lower, upper, harm)).select(left)
 
     def _look(self, bounds: BoxBounds, boxes: Boxes, margin: Tensor, rows: Tensor) -> None:
         """Try the middle of every box, and the corner where its lowest margin should be lowest."""
@@ -177,7 +182,7 @@ class BoxSearch:
         return harm
 
 
-def _cut(lower: Tensor, upper: Tensor, harm: Tensor) -> Tensor:
+def cuts(lower: Tensor, upper: Tensor, harm: Tensor) -> Tensor:
     """The inputs (N,) to cut boxes (N, n) at: those of the greatest harm, the widest where nothing is relaxed."""
     middle = lower + (upper - lower) / 2
     between = (middle > lower) & (middle < upper)
