@@ -21,6 +21,7 @@ from lingraft.solver import (
     ascent,
     bab,
     bounds,
+    box_bounds,
     branching,
     clip,
     collapse,
@@ -277,7 +278,7 @@ for _field in ("slope", "intercept"):
         def wrong(f: Any, site: Any, *a: Any) -> Any:
             return f(replace(site, **{field: -getattr(site, field)}), *a)
 
-        _wrap(patch, bounds, "_lines", wrong)
+        _wrap(patch, (bounds, box_bounds), "lines_of", wrong)
 
 
 @_mutation("grafted neurons: line in intervals")

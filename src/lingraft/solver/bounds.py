@@ -70,7 +70,7 @@ def bound_sites(
             if method == "crown":
                 _sharpen(network, node, lower, upper, found, budget)
             found.bounds[i] = lower, upper
-            found.lines[i] = _lines(node, lower, upper)
+            found.lines[i] = lines_of(node, lower, upper)
             values.append(through_site(node, lower[None], upper[None]))
         else:
             values.append(through_linear(node, inputs))
@@ -93,7 +93,7 @@ def _sharpen(network: Network, site: Site, lower: Tensor, upper: Tensor, found: 
     flat_high[open_] = torch.maximum(torch.minimum(flat_high[open_], high), flat_low[open_])
 
 
-def _lines(site: Site, lower: Tensor, upper: Tensor) -> Lines:
+def lines_of(site: Site, lower: Tensor, upper: Tensor) -> Lines:
     """The lines of a site: a grafted neuron's own line on both sides, the relaxation elsewhere."""
     own = (site.slope, site.intercept, site.slope, site.intercept)
     lines = site.activation.lines(lower, upper)
@@ -113,7 +113,7 @@ def output_bounds(
         assert isinstance(site, Site)
         lower = torch.maximum(lower, known[0])
         found.bounds[i] = lower, torch.maximum(torch.minimum(upper, known[1]), lower)
-        found.lines[i] = _lines(site, *found.bounds[i])
+        found.lines[i] = lines_of(site, *found.bounds[i])
     every = torch.arange(len(low), device=low.device)
     below, above = crown_bounds(
         network, len(network.nodes) - 1, every, found.lines, found.center, found.radius, Budget(), found.losses

@@ -32,6 +32,10 @@ class Budget:
         """Seconds left."""
         return self.deadline - time.monotonic()
 
+    def part(self, seconds: float) -> "Budget":
+        """A budget of at most so many of the seconds that are left."""
+        return Budget(min(seconds, self.left), self.memory)
+
     def check_time(self) -> None:
         """Stop if the time is over."""
         if self.left <= 0:

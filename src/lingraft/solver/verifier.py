@@ -1,12 +1,13 @@
 """One image, from the cheapest stage to the most expensive, stopping at the first answer.
 
 forward → attack → intervals → crown → alpha (on the margins) → attack again → branch and bound with tightened bounds.
-Margins that are proven are dropped on the way.
+Margins that are proven are dropped on the way. Where few inputs have any width, branch and bound over the input takes
+turns with that over the neurons.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -16,6 +17,7 @@ from lingraft.process_memory import is_out_of_memory, peak_memory
 from lingraft.solver.ascent import improve
 from lingraft.solver.bab import ENOUGH, Falsified, Search, Stopped
 from lingraft.solver.bounds import SiteBounds, bound_sites, margin_crown, margin_intervals
+from lingraft.solver.boxes import FEW_INPUTS, Boxes, BoxSearch, Maxima
 from lingraft.solver.branching import require_rule
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.collapse import Collapsed, collapse
@@ -35,6 +37,9 @@ from lingraft.solver.rounding import Loss, Sizes, allowance
 #: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
 QUICK_STEPS, LONG_STEPS, LONG_RESTARTS, ALPHA_STEPS = 10, 40, 3, 20
 
+#: Seconds of the first turn of either search where inputs are few; each turn is twice as long as the one before.
+FIRST_TURN = 1.0
+
 
 @dataclass
 class Problem:
@@ -42,6 +47,7 @@ class Problem:
 
     Where equality is for others to judge, `confirm` says whether a point with a margin of 0 or less is a witness; then
     it is taken that `image` is none.
+    `maxima` says which values the logits are the largest of, where they are.
     """
 
     image: Tensor
@@ -49,11 +55,14 @@ class Problem:
     spec: Tensor
     offset: Tensor
     confirm: Callable[[Tensor], bool] | None = None
+    maxima: Maxima | None = None
 
     def to(self, device: torch.device | str) -> "Problem":
         """The same on another device."""
         region = Region(self.region.lower.to(device), self.region.upper.to(device))
-        return Problem(self.image.to(device), region, self.spec.to(device), self.offset.to(device), self.confirm)
+        return replace(
+            self, image=self.image.to(device), region=region, spec=self.spec.to(device), offset=self.offset.to(device)
+        )
 
 
 @dataclass
@@ -274,7 +283,66 @@ class _Attempt:
             return self.finish("verified")
         self._attack(left[torch.tensor(order, device=left.device)], LONG_STEPS, LONG_RESTARTS)
         open_margins = [OpenMargin(domains.select(left.new_tensor([i])), bounds[i : i + 1]) for i in order]
-        return self._branch(dual, exact, Remainder(collapsed, left, open_margins), proofs)
+        work = Remainder(collapsed, left, open_margins)
+        if int((self.problem.region.upper > self.problem.region.lower).sum()) > FEW_INPUTS:
+            return self._branch(dual, exact, work, proofs)
+        return self._take_turns(
+            lambda: self._branch(dual, exact, work, self._prove(collapsed, left, domains, open_)),
+            partial(self._split, self._box_search(left[left.new_tensor(order)])),
+        )
+
+    def _take_turns(self, *turns: Callable[[], Result]) -> Result:
+        """Several ways to search, each for as long as the budget that it finds, until one of them has an answer.
+
+        One that cannot go on leaves its time to the others, unless what stopped it is what rounding does to a network
+        made of lines: there, other cuts end at the same numbers.
+        """
+        whole, seconds, going = self.budget, FIRST_TURN, list(turns)
+        while True:
+            for turn in turns:
+                if turn not in going:
+                    continue
+                self.budget = whole.part(seconds) if len(going) > 1 else whole
+                try:
+                    return turn()
+                except Exhausted as end:
+                    whole.check_time()
+                    if end.reason != "time":
+                        going.remove(turn)
+                    if not going or (end.reason == "numerical" and self.verifier.provable):
+                        raise
+            seconds *= 2
+
+    def _box_search(self, margins: Tensor) -> BoxSearch:
+        """One over the whole region, for these margins."""
+        problem, shape = self.problem, self.network.nodes[0].shape
+        lower, upper = (self.network.inside(t[None]).flatten() for t in (problem.region.lower, problem.region.upper))
+
+        def attack(points: Tensor) -> Tensor | None:
+            images = self.network.outside(points.view(-1, *shape))
+            return self.falsifier.descend(images, margins[:1].expand(len(images)), steps=0)
+
+        return BoxSearch(
+            self.network,
+            self.sizes,
+            problem.spec[margins].double(),
+            problem.offset[margins].double(),
+            Boxes.whole(lower, upper),
+            attack,
+            problem.maxima,
+            self.budget.memory,
+        )
+
+    def _split(self, search: BoxSearch) -> Result:
+        """Branch and bound over the input."""
+        self._enter("boxes")
+        before = search.visited
+        try:
+            search.run(self.budget)
+        finally:
+            self.result.domains += search.visited - before
+        self.proof = None  # proofs know no cuts of the input
+        return self.finish("verified")
 
     def resume(self, remainder: Remainder) -> Result:
         """Branch and bound of what an earlier attempt left."""

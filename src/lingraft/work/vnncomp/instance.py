@@ -15,8 +15,11 @@ from lingraft.formats.runtime import points_of
 from lingraft.formats.vnnlib import Box, Conjunction, Property, read_vnnlib
 from lingraft.pool.problems import decide
 from lingraft.progress import Advance
+from lingraft.solver.boxes import FEW_INPUTS, Maxima
 from lingraft.solver.budget import Budget, usable_memory
+from lingraft.solver.many_boxes import ManyBoxes
 from lingraft.solver.network import Network
+from lingraft.solver.nodes import Dense
 from lingraft.solver.region import Region
 from lingraft.solver.request import Limits
 from lingraft.solver.verifier import Problem, Result, Verifier
@@ -30,6 +33,9 @@ SHARE, SPREAD = 1e-5, 32.0
 
 #: With less than this left (seconds), an undecided box is not tried again.
 SHORTEST_TRY = 0.05
+
+#: Of boxes that are proven together, about so many are compared with onnxruntime.
+COMPARED = 16
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,10 @@ class Instance:
         budget = Budget(limits.timeout - (time.monotonic() - started), usable_memory(limits.memory))
         answer = Answer("unsat")
         open_ = list(self.property.boxes)
+        if len(open_) > 1 and not limits.prove:
+            left = self._without_easy(open_, limits, budget.part(budget.left / 2))
+            advance(len(open_) - len(left))
+            open_, answer.stage = left, "boxes"
         while open_ and answer.word != "sat":
             undecided: list[Box] = []
             for number, box in enumerate(open_):
@@ -109,6 +119,32 @@ class Instance:
         answer.seconds = time.monotonic() - started
         return answer
 
+    def _without_easy(self, boxes: list[Box], limits: Limits, budget: Budget) -> list[Box]:
+        """The boxes but those that are proven together at once; all, where more than few inputs have a width."""
+        regions = [_representable(box) for box in boxes]
+        lower, upper = torch.stack([r.lower for r in regions]), torch.stack([r.upper for r in regions])
+        if int((upper > lower).sum(1).max()) > FEW_INPUTS:
+            return boxes
+        verifier = self.network.verifier(limits.double)
+        inner = [
+            verifier.network.inside(end.view(-1, *self.network.input_shape).to(self.network.device)).flatten(1)
+            for end in (lower, upper)
+        ]
+        count, longest = max(len(box.unsafe) for box in boxes), max(inequalities(box.unsafe)[2] for box in boxes)
+        each = [inequalities([box.unsafe[min(i, len(box.unsafe) - 1)] for i in range(count)], longest) for box in boxes]
+        spec, index = np.unique(np.concatenate([rows for rows, _, _ in each]), axis=0, return_inverse=True)
+        size = (len(boxes), count, longest)
+        parts = spec, index.reshape(size), np.concatenate([shifts for _, shifts, _ in each]).reshape(size)
+        many = ManyBoxes(*inner, *(torch.from_numpy(part).to(self.network.device) for part in parts))
+        easy = many.easy(verifier.network, verifier.sizes, budget).nonzero().flatten().tolist()
+        # that the network is what onnxruntime computes is seen at some of them
+        for i in easy[:: max(1, len(easy) // COMPARED)]:
+            ends = torch.stack(regions[i].narrowed())
+            if self._difference(boxes[i], *margins(self.network, boxes[i].unsafe, limits.double), ends) is not None:
+                return boxes
+        done = set(easy)
+        return [box for i, box in enumerate(boxes) if i not in done]
+
     def _try(
         self, box: Box, limits: Limits, budget: Budget, seconds: float
     ) -> tuple[Result, Counterexample | None, Network | None]:
@@ -122,6 +158,7 @@ class Instance:
             return Result("falsified", "forward"), point, None
         verifier, spec, offset = margins(self.network, box.unsafe, limits.double, limits.prove)
         problem = self._problem(box, region, middle, spec, offset)
+        problem.maxima = maxima(verifier.network, box.unsafe, problem.region)
         left = seconds - (time.monotonic() - begun)
         result = decide(verifier, problem, left, budget.memory, limits.seed, limits.prove)
         if result.verdict == "verified":
@@ -202,10 +239,30 @@ def margins(
     return verifier, torch.eye(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
 
 
-def inequalities(unsafe: list[Conjunction]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Coefficients and constants of all inequalities, the same number, which is the last result, for each set."""
+def maxima(network: Network, unsafe: list[Conjunction], region: Region) -> Maxima | None:
+    """Where the network of `margins` has the values that its outputs are the largest of; None if that is not seen."""
+    rows, _, longest = inequalities(unsafe)
+    if longest == 1:
+        return None
+    with torch.no_grad():
+        values = network.values(torch.stack([region.lower, region.upper, (region.lower + region.upper) / 2]).double())
+    for i in range(len(network.nodes) - 1, -1, -1):
+        node = network.nodes[i]
+        if (
+            isinstance(node, Dense)
+            and node.weight.shape == rows.shape
+            and bool((node.weight.cpu().numpy() == rows).all())
+        ):
+            largest = values[i].unflatten(1, (-1, longest)).amax(2)
+            if torch.allclose(largest, values[-1]):  # and no other layer that happens to have these weights
+                return Maxima(i, torch.arange(len(rows)).view(-1, longest))
+    return None
+
+
+def inequalities(unsafe: list[Conjunction], least: int = 1) -> tuple[np.ndarray, np.ndarray, int]:
+    """Coefficients and constants of all inequalities, as many (the last result, at least `least`) for each set."""
     sizes = [len(part.constants) for part in unsafe]
-    longest = max(sizes)
+    longest = max(least, *sizes)
     # sets of fewer inequalities repeat their last one, which changes no maximum
     index = [np.minimum(np.arange(longest), size - 1) for size in sizes]
     rows = np.concatenate([part.coefficients[i] for part, i in zip(unsafe, index, strict=True)])

@@ -1,0 +1,190 @@
+"""Branch and bound over the input, for networks with few inputs: the region is cut into boxes, many in a batch.
+
+A box is done when all margins are proven on it. Of one that is not, what a bound of the margins shows to have no
+counterexample is clipped off, and the rest is cut in half at the input that the relaxations suffer most from. Bounds
+become exact as boxes shrink, whatever the activations are.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lingraft.solver.bab import Falsified
+from lingraft.solver.box_bounds import BoxBounds
+from lingraft.solver.budget import Budget, Exhausted
+from lingraft.solver.halfspaces import clipped, combined
+from lingraft.solver.margin import proven
+from lingraft.solver.network import Network
+from lingraft.solver.rounding import Sizes
+
+#: Regions with at most so many inputs that have any width are worth cutting: halving each once makes a million boxes.
+FEW_INPUTS = 20
+
+#: Larger batches are faster; one should take about this number of seconds, so that the worst boxes come first.
+PACE = 0.4
+
+#: (points (N, n) in the inner order) → a witness or None.
+Attack = Callable[[Tensor], Tensor | None]
+
+
+@dataclass
+class Boxes:
+    """N boxes from `lower` to `upper` (N, n), flat in the inner order, and how low the margins may be (N,) there.
+
+    `cut` (N,) is the input to cut them at.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    bound: Tensor
+    cut: Tensor
+
+    @classmethod
+    def whole(cls, lower: Tensor, upper: Tensor) -> "Boxes":
+        """One box from lower to upper (n,)."""
+        bound = torch.full((1,), -torch.inf, dtype=torch.float64, device=lower.device)
+        return cls(lower[None].double(), upper[None].double(), bound, (upper - lower).argmax()[None])
+
+    def __len__(self) -> int:
+        return len(self.bound)
+
+    def select(self, which: Tensor) -> "Boxes":
+        """Some of them."""
+        return Boxes(self.lower[which], self.upper[which], self.bound[which], self.cut[which])
+
+    @classmethod
+    def join(cls, parts: "list[Boxes]") -> "Boxes":
+        """All in one."""
+        return cls(*(torch.cat([getattr(p, name) for p in parts]) for name in ("lower", "upper", "bound", "cut")))
+
+    def halves(self) -> "Boxes":
+        """Both halves of every box: first all lower ones, then all upper ones."""
+        lower, upper = halves(self.lower, self.upper, self.cut)
+        return Boxes(lower, upper, self.bound.repeat(2), self.cut.repeat(2))
+
+
+def halves(lower: Tensor, upper: Tensor, cut: Tensor) -> tuple[Tensor, Tensor]:
+    """Both halves (2·N, n) of boxes (N, n), cut in the middle of input `cut` (N,): first all lower ones."""
+    row = torch.arange(len(cut), device=cut.device)
+    low, high = lower[row, cut], upper[row, cut]
+    middle = low + (high - low) / 2
+    if bool(((middle <= low) | (middle >= high)).any()):
+        raise Exhausted("numerical")  # there is no number between them
+    over, under = lower.clone(), upper.clone()
+    over[row, cut], under[row, cut] = middle, middle
+    return torch.cat([lower, over]), torch.cat([under, upper])
+
+
+@dataclass
+class Maxima:
+    """Outputs of a network that are maxima: output i is the largest of values[i] (outputs, K), numbers in `node`."""
+
+    node: int
+    values: Tensor
+
+
+class BoxSearch:
+    """Proves the margins spec·logits + offset (L) on boxes; raises Falsified or Exhausted.
+
+    `open` are the boxes that are not proven yet, also after the time was over.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        sizes: Sizes,
+        spec: Tensor,
+        offset: Tensor,
+        boxes: Boxes,
+        attack: Attack,
+        maxima: Maxima | None = None,
+        memory: float = float("inf"),
+    ):
+        self.network, self.sizes, self.spec, self.offset = network, sizes, spec, offset
+        self.open, self.attack, self.maxima = boxes, attack, maxima
+        #: rows (L, K, size) over the node of the maxima, that pick what each margin is the maximum of
+        self.picked: Tensor | None = None
+        if maxima is not None and bool(((spec == 1).sum(1) == 1).all() and ((spec != 0).sum(1) == 1).all()):
+            every = torch.eye(network.nodes[maxima.node].size, dtype=spec.dtype, device=spec.device)
+            self.picked = every[maxima.values.to(spec.device)[spec.argmax(1)]]
+        self.visited = 0
+        self.batch = 16
+        #: boxes fit that many at once, at about twenty tensors over their values each
+        self.widest = max(1, int(min(4096, memory / 4 / (160 * sum(node.size for node in network.nodes)))))
+
+    def run(self, budget: Budget, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Whether all boxes are proven; not if `stop` said so before."""
+        while len(self.open):
+            if stop():
+                return False
+            budget.check_time()
+            budget.allow(8 * 32 * self.open.lower.numel())
+            started = time.monotonic()
+            order = self.open.bound.argsort()
+            taken, left = order[: self.batch], order[self.batch :]
+            some = self.open.select(taken)
+            children = self._bounded(some.halves() if self.visited else some, budget)
+            self.open = Boxes.join([self.open.select(left), children])
+            spent = time.monotonic() - started
+            if spent < PACE:
+                self.batch = min(2 * self.batch, self.widest)
+            elif spent > 2 * PACE:
+                self.batch = max(1, self.batch // 2)
+        return True
+
+    def _bounded(self, boxes: Boxes, budget: Budget) -> Boxes:
+        """What is left to prove of the boxes, clipped, with their bounds."""
+        self.visited += len(boxes)
+        bounds = BoxBounds(self.network, boxes.lower, boxes.upper, self.sizes, budget)
+        last = len(self.network.nodes) - 1
+        below, rows = bounds.functions(last, self.spec, self.offset)
+        margin = torch.maximum(below, bounds.intervals(last, self.spec, self.offset))
+        # the functions (B, L, K) whose maximum each margin is, itself the first of them
+        below, rows = below[:, :, None], rows[:, :, None]
+        shares = torch.ones_like(below)
+        if self.picked is not None and self.maxima is not None:
+            size = self.picked.shape[:2]
+            offset = self.offset[:, None].expand(size).flatten()
+            parts, part_rows = bounds.functions(self.maxima.node, self.picked.flatten(0, 1), offset)
+            below = torch.cat([below, parts.unflatten(1, size)], 2)
+            rows = torch.cat([rows, part_rows.unflatten(1, size)], 2)
+            together, row, shares = combined(below, rows, bounds.radius)
+            below, rows = torch.cat([below, together[:, :, None]], 2), torch.cat([rows, row[:, :, None]], 2)
+            margin = torch.maximum(margin, together)
+        if not bool(torch.isfinite(margin).all()):
+            raise Exhausted("numerical")
+        open_ = ~proven(margin)
+        self._look(bounds, boxes, margin, rows)
+        lower, upper = clipped(boxes.lower, boxes.upper, below, rows, open_)
+        # what is clipped off has done its harm
+        harm = self._harm(bounds, shares, open_) * (upper - lower) / (boxes.upper - boxes.lower)
+        left = (open_.any(1) & (lower <= upper).all(1)).nonzero().flatten()
+        return Boxes(lower, upper, margin.amin(1), cuts(lower, upper, harm)).select(left)
+
+    def _look(self, bounds: BoxBounds, boxes: Boxes, margin: Tensor, rows: Tensor) -> None:
+        """Try the middle of every box, and the corner where its lowest margin should be lowest."""
+        row = rows[torch.arange(len(rows)), margin.argmin(1), 0]
+        corner = torch.where(row > 0, boxes.lower, boxes.upper)
+        witness = self.attack(torch.cat([bounds.found.center.flatten(1), corner]))
+        if witness is not None:
+            raise Falsified(witness)
+
+    def _harm(self, bounds: BoxBounds, shares: Tensor, open_: Tensor) -> Tensor:
+        """What each input (B, n) takes from the open margins: from their functions (B, L, K) by their shares."""
+        box, margin = open_.nonzero(as_tuple=True)
+        shares = shares[box, margin]
+        harm = bounds.harm(len(self.network.nodes) - 1, shares[:, :1] * self.spec[margin], box)
+        if self.picked is not None and self.maxima is not None:
+            harm = harm + bounds.harm(self.maxima.node, (shares[:, 1:, None] * self.picked[margin]).sum(1), box)
+        return harm
+
+
+def cuts(lower: Tensor, upper: Tensor, harm: Tensor) -> Tensor:
+    """The inputs (N,) to cut boxes (N, n) at: those of the greatest harm, the widest where nothing is relaxed."""
+    middle = lower + (upper - lower) / 2
+    between = (middle > lower) & (middle < upper)
+    harm = torch.where(between, harm, 0.0)
+    return torch.where(harm.amax(1) > 0, harm.argmax(1), torch.where(between, upper - lower, 0.0).argmax(1))

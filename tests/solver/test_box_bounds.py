@@ -1,0 +1,126 @@
+"""Bounds over many boxes at once: sound for every operation and activation, exact on points, those of single boxes."""
+
+import pytest
+import random_networks as nets
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from lingraft.model.activations import KNOWN
+from lingraft.solver.bounds import bound_sites, margin_crown
+from lingraft.solver.box_bounds import BoxBounds
+from lingraft.solver.budget import Budget
+from lingraft.solver.network import Network
+from lingraft.solver.region import Region
+from lingraft.solver.rounding import Sizes
+
+SEEDS = st.integers(0, 10**6)
+#: What rounding of sums of a few numbers around one may cost.
+ROUNDING = 1e-9
+
+
+def _parts(region: Region, seed: int, count: int = 6) -> tuple[Tensor, Tensor]:
+    """The region itself and random boxes inside it, some flat: lower and upper (B, *shape)."""
+    generator = torch.Generator().manual_seed(seed)
+    ends = torch.rand(2, count, *region.lower.shape, generator=generator, dtype=torch.float64)
+    ends = region.lower + (region.upper - region.lower) * ends
+    ends[:, -1] = ends[0, -1]
+    low, high = ends.amin(0), ends.amax(0)
+    return torch.cat([region.lower[None], low]), torch.cat([region.upper[None], high])
+
+
+def _bounded(network: Network, lower: Tensor, upper: Tensor) -> BoxBounds:
+    return BoxBounds(network, *(network.inside(t).flatten(1) for t in (lower, upper)), Sizes(network))
+
+
+def _assert_sound(model: nn.Module, region: Region, seed: int) -> None:
+    network = Network.from_module(model, region.lower.shape)
+    lower, upper = _parts(region, seed)
+    bounds = _bounded(network, lower, upper)
+    spec, offset = nets.margins(seed % 3), torch.tensor([0.3, -0.2], dtype=torch.float64)
+    last = len(network.nodes) - 1
+    below, rows = bounds.functions(last, spec, offset)
+    by_intervals = bounds.intervals(last, spec, offset)
+    for b in range(len(lower)):
+        points = nets.points(Region(lower[b], upper[b]), seed, 40, model)
+        with torch.no_grad():
+            values = network.values(points)
+        for i, (low, high) in bounds.found.bounds.items():
+            z = values[network.nodes[i].inputs[0]]
+            assert bool((z >= low[b] - ROUNDING).all())
+            assert bool((z <= high[b] + ROUNDING).all())
+        margins = values[-1] @ spec.T + offset
+        assert bool((margins >= by_intervals[b] - ROUNDING).all())
+        x, low, high = (network.inside(t).flatten(1) for t in (points, lower[b, None], upper[b, None]))
+        least = (rows[b].clamp(min=0) * low + rows[b].clamp(max=0) * high).sum(1)
+        assert bool((margins >= below[b] + x @ rows[b].T - least - ROUNDING).all())
+
+
+@pytest.mark.parametrize("operation", ["conv", "batch norm", "average", "maximum", "residual", "concat", "pad", "affine",
+                                       "move", "identity"])  # fmt: skip
+@settings(max_examples=3, deadline=None)
+@given(
+    seed=SEEDS, kind=st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]), eps=st.floats(0, 0.5), graft=st.booleans()
+)
+def test_samples_of_every_operation_lie_inside(operation: str, seed: int, kind: str, eps: float, graft: bool) -> None:
+    model, shape = nets.conv(seed, operation, kind, small=True)
+    model = nets.grafted(model, shape, seed) if graft else model
+    _assert_sound(model, nets.box(shape, seed, eps), seed)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, record in KNOWN.items() if record.modules))
+def test_samples_of_every_activation_lie_inside(name: str) -> None:
+    torch.manual_seed(sorted(KNOWN).index(name))
+    layers = [nn.Linear(3, 5), KNOWN[name].module(), nn.Linear(5, 4), KNOWN[name].module(), nn.Linear(4, 3)]
+    _assert_sound(nn.Sequential(*layers).double().eval(), nets.box((3,), 1, 1.5), 2)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS, kind=st.sampled_from(["relu", "tanh"]), graft=st.booleans())
+def test_a_batch_is_its_boxes_one_by_one(seed: int, kind: str, graft: bool) -> None:
+    model, shape = nets.vector(seed, kind, hidden=(6, 5))
+    model = nets.grafted(model, shape, seed) if graft else model
+    network = Network.from_module(model, shape)
+    lower, upper = _parts(nets.box(shape, seed, 0.8), seed)
+    together = _bounded(network, lower, upper)
+    spec, offset = nets.margins(0), torch.zeros(2, dtype=torch.float64)
+    below, rows = together.functions(len(network.nodes) - 1, spec, offset)
+    for b in range(len(lower)):
+        alone = _bounded(network, lower[b : b + 1], upper[b : b + 1])
+        one, row = alone.functions(len(network.nodes) - 1, spec, offset)
+        torch.testing.assert_close(below[b], one[0], rtol=0, atol=ROUNDING)
+        torch.testing.assert_close(rows[b], row[0], rtol=0, atol=ROUNDING)
+        found = bound_sites(network, Region(lower[b], upper[b]), Budget())
+        for i, (low, high) in found.bounds.items():
+            torch.testing.assert_close(together.found.bounds[i][0][b], low, rtol=0, atol=ROUNDING)
+            torch.testing.assert_close(together.found.bounds[i][1][b], high, rtol=0, atol=ROUNDING)
+        known = torch.maximum(one, alone.intervals(len(network.nodes) - 1, spec, offset))[0]
+        torch.testing.assert_close(known, margin_crown(network, found, spec, offset), rtol=0, atol=ROUNDING)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS, kind=st.sampled_from(["relu", "leaky", "sigmoid", "tanh"]))
+def test_on_points_bounds_are_values(seed: int, kind: str) -> None:
+    model, shape = nets.vector(seed, kind)
+    network = Network.from_module(model, shape)
+    points = nets.points(nets.box(shape, seed, 1.0), seed, 4)
+    spec, offset = nets.margins(1), torch.zeros(2, dtype=torch.float64)
+    bounds = _bounded(network, points, points)
+    below, _ = bounds.functions(len(network.nodes) - 1, spec, offset)
+    intervals = bounds.intervals(len(network.nodes) - 1, spec, offset)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.maximum(below, intervals), model(points) @ spec.T, rtol=0, atol=1e-6)
+
+
+def test_harm_is_due_to_the_input_that_moves_the_open_neuron() -> None:
+    first, last = nn.Linear(2, 2), nn.Linear(2, 1)
+    with torch.no_grad():
+        first.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+        first.bias.copy_(torch.tensor([0.0, 5.0]))  # the second neuron is always on
+        last.weight.copy_(torch.tensor([[-1.0, 3.0]]))
+    network = Network.from_module(nn.Sequential(first, nn.ReLU(), last).double().eval(), (2,))
+    corner = torch.ones(1, 2, dtype=torch.float64)
+    bounds = BoxBounds(network, -corner, corner, Sizes(network))
+    harm = bounds.harm(len(network.nodes) - 1, torch.ones(1, 1, dtype=torch.float64), torch.tensor([0]))
+    torch.testing.assert_close(harm, torch.tensor([[0.5, 0.0]], dtype=torch.float64))  # the gap is −l·u / (u − l)
