@@ -12,6 +12,7 @@ each position of its kernel.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -22,8 +23,8 @@ from lingraft.solver.nodes import Convolution, Dense, Gather, Node, Scale, Shape
 #: Weights that are handled at once: 1 MB, about a core's cache.
 PIECE = 2**17
 
-#: Weights of one node, and numbers of a table of places and columns, above which rows pass back instead: 1 GiB each.
-LIMIT = 2**27
+#: Weights of one node, and numbers in a table of places and columns, above which rows pass back instead: 512 MiB.
+LIMIT = 2**26
 
 
 class TooLarge(Exception):
@@ -190,8 +191,8 @@ def _empty(parts: list[tuple[Affine, Tensor, Tensor]], shape: Shape, rest: Rest)
         table[keys] = True
     found = table.nonzero().flatten()
     _require(len(found) * channels)
-    number = torch.empty(places * columns, dtype=torch.int64)
-    number[found] = torch.arange(len(found))
+    number = torch.empty(places * columns, dtype=torch.int32)
+    number[found] = torch.arange(len(found), dtype=torch.int32)
     weights = torch.zeros(len(found), channels, dtype=torch.float64)
     out = Affine(found // columns, found % columns, weights, *rest, places=places)
     return out, [number[keys] for keys in wanted]
@@ -221,19 +222,24 @@ def _convolved(node: Convolution, x: Affine, rest: Rest) -> Affine:
 
 def _dense(node: Dense, x: Affine, rest: Rest) -> Affine:
     x = x if x.ordered else _ordered(x)
-    channels, outputs = x.weights.shape[1], node.shape[0]
-    weight = node.weight
-    if x.index is not None:
-        used = x.index >= 0
-        weight = torch.zeros(outputs, x.places * channels, dtype=torch.float64)
-        weight.index_add_(1, x.index[used], node.weight[:, used])
+    channels = x.weights.shape[1]
+    weight = node.weight if x.index is None else _unmoved(node.weight, x.index, x.places * channels)
     out, keys = _empty([(x, torch.arange(len(x.place)), torch.zeros_like(x.place))], node.shape, rest)
     starts = x.starts().tolist()
-    for place, (first, last) in enumerate(zip(starts, starts[1:], strict=False)):
+    for place, (first, last) in enumerate(pairwise(starts)):
         if last > first:
             kernel = weight[:, place * channels : (place + 1) * channels].t()
             out.weights.index_add_(0, keys[0][first:last], x.weights[first:last] @ kernel)
     return out
+
+
+def _unmoved(weight: Tensor, index: Tensor, size: int) -> Tensor:
+    """Weights (out, size) on what is there before a Gather with this index."""
+    back = torch.full((size,), -1).index_copy_(0, index.clamp(min=0), torch.arange(len(index)))
+    if len(index) == size and bool((back >= 0).all()):  # a permutation, as nearly always
+        return weight.index_select(1, back)
+    used = index >= 0
+    return weight.new_zeros(len(weight), size).index_add_(1, index[used], weight[:, used])
 
 
 def _scaled(x: Affine, by: Tensor, out: Tensor) -> Tensor:

@@ -28,9 +28,9 @@ class SiteBounds:
     radius: Tensor
     #: interval bounds of the logits, given the bounds of the sites
     logits: tuple[Tensor, Tensor]
-    #: what a sum may lose to rounding as a share of the sizes of its terms; the largest number that the sums of each node
-    #: are made of, and what they lose
+    #: what a sum may lose to rounding, as a share of the sizes of its terms
     share: float
+    #: the largest number that the sums of each node are made of, and what a unit of it may lose to rounding there
     sizes: list[float]
     losses: list[float]
     #: with CROWN, the rows of taps that came of it

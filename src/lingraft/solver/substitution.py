@@ -19,16 +19,16 @@ from torch import Tensor
 from lingraft.model.activations import Lines
 from lingraft.solver.affine import Affine, ranges
 from lingraft.solver.budget import UNLIMITED, Budget
-from lingraft.solver.matrix import csr, turned
 
 #: Coefficients that are substituted at once: 32 MB.
 CHUNK = 2**22
 
-#: Sparse products of a few hundred columns in float64 run at about a quarter of a dense product's rate.
-SPARSE_BELOW = 0.25
+#: Values that are bounded together at least, if they are neighbours.
+TOGETHER = 32
 
-#: Products that are as much work as finding the place of one entry.
-INDEXING = 300
+#: What other work costs, measured in products of large dense matrices: a product of a small block or of a sparse
+#: matrix, adding a number to a row, finding the place of an entry, and the calls for a block.
+SMALL_PRODUCT, SPARSE_PRODUCT, ADDITION, INDEXING, CALLS = 2.0, 10.0, 26.0, 300.0, 300_000.0
 
 
 @dataclass
@@ -36,7 +36,8 @@ class TapRows:
     """The taps `index` (T,) of one site, whose columns begin at `first`, as affine functions of the columns before.
 
     Those of tap t are `column` and `value` from start[t] to start[t + 1]; its constant is `r`, and `loss` what rounding
-    may have taken from all that, and takes from sums of it. `lines` are those of the taps, (T,) each.
+    may have taken from all that, and takes from sums of it. `lines` are those of the taps, (T,) each. `blocks` (T',)
+    counts neighbours at the same place, which have the same columns.
     """
 
     index: Tensor
@@ -47,53 +48,111 @@ class TapRows:
     r: Tensor
     loss: Tensor
     lines: Lines
+    blocks: Tensor
 
     @property
-    def cost(self) -> float:
-        """Products of `back` with a column, counting those of dense matrices."""
-        return min(len(self.value) / SPARSE_BELOW, float(len(self.index) * self.first))
+    def small(self) -> bool:
+        """Whether blocks are so small that entries are better looked at one by one."""
+        return INDEXING * len(self.value) < CALLS * len(self.blocks)
 
     @cached_property
-    def back(self) -> Tensor:
-        """The weights (columns before, T), dense or sparse."""
-        shape = len(self.index), self.first
-        rows = csr_array((self.value.numpy(), self.column.numpy(), self.start.numpy()), shape=shape)
-        if rows.nnz >= SPARSE_BELOW * shape[0] * shape[1]:
-            return torch.from_numpy(rows.toarray()).t()
-        back = turned(rows)
-        return csr(*map(torch.from_numpy, (back.indptr, back.indices, back.data)), back.shape)
+    def cost(self) -> float:
+        """What it takes to add the rows to one column of coefficients over all columns."""
+        return min(self._dense_cost, SMALL_PRODUCT * len(self.value) + ADDITION * self._entries)
 
-    def relaxed(self, a: Tensor, constant: Tensor, some: Tensor | slice) -> Tensor:
+    def cost_among(self, taps: Tensor, columns: Tensor) -> Tensor:
+        """What it takes for so many taps and columns of coefficients, over the columns that these look at."""
+        each = len(self.value) / len(self.index)
+        if self.small:
+            return taps * each * (SPARSE_PRODUCT * columns + INDEXING)
+        blocks = len(self.blocks) / len(self.index)
+        adding = ADDITION * self._entries / len(self.value)
+        return taps * (each * (SMALL_PRODUCT + adding) * columns + blocks * CALLS)
+
+    @cached_property
+    def _entries(self) -> float:
+        """Columns of all blocks."""
+        return float(self.start.diff()[self.blocks.cumsum(0) - 1].sum())
+
+    @property
+    def _dense_cost(self) -> float:
+        return float(len(self.index) * self.first)
+
+    @cached_property
+    def _dense(self) -> Tensor | None:
+        """The weights (T, columns before), if products with all of them cost the least."""
+        if self.cost < self._dense_cost:
+            return None
+        dense = torch.zeros(len(self.index), self.first, dtype=torch.float64)
+        dense[torch.arange(len(self.index)).repeat_interleave(self.start.diff()), self.column] = self.value
+        return dense
+
+    def relaxed(self, a: Tensor, constant: Tensor, some: Tensor) -> Tensor:
         """λ (S, B) for coefficients (S, B) of some taps; what is constant is added to `constant` (B,), in place."""
         below_slope, below, above_slope, above = (line[some] for line in self.lines)
         positive = a.clamp(min=0)
         negative = a - positive
-        slope = (positive * below_slope[:, None]).addcmul_(negative, above_slope[:, None])
         constant.addmv_(positive.t(), below).addmv_(negative.t(), above)
-        constant.addmv_(slope.t(), self.r[some]).addmv_(slope.abs().t(), self.loss[some], alpha=-1)
+        slope = positive.mul_(below_slope[:, None]).addcmul_(negative, above_slope[:, None])
+        constant.addmv_(slope.t(), self.r[some])
+        constant.addmv_(torch.abs(slope, out=negative).t(), self.loss[some], alpha=-1)
         return slope
+
+    def add(self, a: Tensor, slope: Tensor, some: Tensor, local: Tensor | None) -> None:
+        """Add λ (S, B) times the rows of some taps, of whole blocks, to coefficients (n, B) of columns, in place.
+
+        `local` says which of the n each column is; None: n are all columns before, and the taps are all there are.
+        """
+        if local is None and self._dense is not None:
+            a.addmm_(self._dense.t(), slope)
+        elif local is not None and self.small:
+            begin, each = self.start[some], self.start.diff()[some]
+            entry, _ = ranges(begin, each)
+            start = torch.cat([each.new_zeros(1), each.cumsum(0)])
+            place = local[self.column[entry]]
+            rows = csr_array((self.value[entry].numpy(), place.numpy(), start.numpy()), shape=(len(some), len(a)))
+            a += torch.from_numpy(rows.T @ slope.numpy())
+        else:
+            for here, column, block in self._blocks(some):
+                a.index_add_(0, column if local is None else local[column], block.t() @ slope[here])
+
+    def _blocks(self, some: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Where taps of one place are among `some`, their columns (n,), and their weights (taps, n)."""
+        last = self.blocks.cumsum(0)
+        which = torch.searchsorted(last, some, right=True).unique_consecutive()
+        counts = self.blocks[which].tolist()
+        begin, end = self.start[last[which] - self.blocks[which]].tolist(), self.start[last[which]].tolist()
+        at = 0
+        for count, i, j in zip(counts, begin, end, strict=True):
+            yield slice(at, at + count), self.column[i : i + (j - i) // count], self.value[i:j].view(count, -1)
+            at += count
 
 
 def tap_rows(x: Affine, index: Tensor, lines: Lines, loss: Tensor, first: int) -> TapRows:
     """The rows of neurons `index` of a node in order; `lines` and `loss` are the whole node's."""
     channels, starts = x.weights.shape[1], x.starts()
-    place = index // channels
-    each = (starts[1:] - starts[:-1])[place]
-    entry, owner = ranges(starts[place], each)
-    start = torch.cat([each.new_zeros(1), each.cumsum(0)])
-    value = x.weights[entry, (index % channels)[owner]]
+    places, blocks = (index // channels).unique_consecutive(return_counts=True)
+    start = torch.cat([blocks.new_zeros(1), starts.diff()[index // channels].cumsum(0)])
+    column, value = torch.empty(int(start[-1]), dtype=torch.int64), x.weights.new_empty(int(start[-1]))
+    at = 0
+    ends = starts[places].tolist(), starts[places + 1].tolist()
+    for own, begin, end in zip((index % channels).split(blocks.tolist()), *ends, strict=True):
+        shape, size = (len(own), end - begin), len(own) * (end - begin)
+        value[at : at + size].view(shape).copy_(x.weights[begin:end, own].t())
+        column[at : at + size].view(shape).copy_(x.column[begin:end].expand(shape))
+        at += size
     r, loss, *of_lines = (t.reshape(-1)[index] for t in (x.constant, loss, *lines))
-    return TapRows(index, first, start, x.column[entry], value, r, loss, Lines(*of_lines))
+    return TapRows(index, first, start, column, value, r, loss, Lines(*of_lines), blocks)
 
 
 def substitutions(x: Affine, index: Tensor, taps: list[TapRows], pixels: int) -> tuple[float, float]:
-    """About how many products `substituted` computes over all columns, and place by place, index work included."""
+    """About what `substituted` costs over all columns, and with those that values at a place look at."""
     places, counts = (index // x.weights.shape[1]).unique_consecutive(return_counts=True)
-    splits = _splits(x, places, taps, pixels).double()
-    length = torch.tensor([len(rows.value) / len(rows.index) for rows in taps], dtype=torch.float64)
-    whole = sum(rows.cost for rows in taps) * 2.0 * len(index)
-    each = 2 * counts[:, None] * torch.minimum(splits[:, :-1], length / SPARSE_BELOW) + INDEXING * length
-    return whole, float((splits.diff(dim=1) * each).sum())
+    ends = torch.tensor([pixels] + [rows.first + len(rows.index) for rows in taps]).clamp(max=x.columns)
+    entry = torch.searchsorted(x.place * x.columns + x.column, places[:, None] * x.columns + ends)
+    seen = entry.diff(dim=1).double().unbind(1)
+    among = sum(float(rows.cost_among(here, 2 * counts).sum()) for rows, here in zip(taps, seen, strict=True))
+    return 2.0 * len(index) * sum(rows.cost for rows in taps), among
 
 
 def substituted(
@@ -101,91 +160,70 @@ def substituted(
 ) -> tuple[Tensor, Tensor]:
     """Lower and upper bounds (R,) of the values `index` of a node in order, but for what their own sums lose.
 
-    `taps` are those of the sites before, `radius` (pixels,) the size of d. Values at one place look at the same columns:
-    they are taken together, or, if `whole`, all values together over all columns there are.
+    `taps` are those of the sites before, `radius` (pixels,) the size of d. Values are taken together with neighbours,
+    over the columns that they look at, or, if `whole`, over all columns there are.
     """
-    channels, starts, pixels = x.weights.shape[1], x.starts().tolist(), len(radius)
-    places, counts = (index // channels).unique_consecutive(return_counts=True)
-    parts = list(zip(places.tolist(), index.split(counts.tolist()), strict=True))
+    channels, starts = x.weights.shape[1], x.starts().tolist()
     every, local = torch.arange(x.columns), torch.zeros(x.columns, dtype=torch.int64)
+    ends = torch.tensor([len(radius)] + [rows.first + len(rows.index) for rows in taps])
     lows, highs = [], []
-
-    def bound(q: Tensor, some: Tensor, column: Tensor, split: list[int]) -> None:
-        local[column] = every[: len(column)]
-        c = x.constant.reshape(-1)[some]
-        found = _lowest(torch.cat([q, -q], 1), torch.cat([c, -c]), column, split, local, taps, radius)
-        lows.append(found[: len(some)])
-        highs.append(-found[len(some) :])
+    for few in _groups(index // channels, index, CHUNK // (2 * x.columns) if whole else TOGETHER):
         budget.check_time()
-
-    if whole:
-        split = _ends(x, taps, pixels).tolist()
-        pieces = [piece for _, here in parts for piece in here.split(max(1, CHUNK // (2 * x.columns)))]
-        for few in _together(pieces, CHUNK // (2 * x.columns)):
-            q = torch.zeros(x.columns, sum(map(len, few)), dtype=torch.float64)
-            at = 0
-            for some in few:
-                here = slice(*starts[int(some[0]) // channels :][:2])
-                q[x.column[here], at : at + len(some)] = x.weights[here, some % channels]
-                at += len(some)
-            bound(q, torch.cat(few), every, split)
-    else:
-        for (place, here), split in zip(parts, _splits(x, places, taps, pixels).tolist(), strict=True):
-            entries = slice(starts[place], starts[place + 1])
-            for some in here.split(max(1, CHUNK // (2 * split[-1] + 1))):
-                bound(x.weights[entries, some % channels], some, x.column[entries], split)
+        parts = [(slice(*starts[int(some[0]) // channels :][:2]), some) for some in few]
+        if whole:
+            column = every
+        else:
+            seen = torch.zeros(x.columns, dtype=torch.bool)
+            for here, _ in parts:
+                seen[x.column[here]] = True
+            column = seen.nonzero().flatten()
+            local[column] = every[: len(column)]
+        some = torch.cat(few)
+        a = torch.zeros(len(column), 2 * len(some), dtype=torch.float64)
+        at = 0
+        for here, own in parts:
+            place = x.column[here] if whole else local[x.column[here]]
+            a[place, at : at + len(own)] = x.weights[here, own % channels]
+            at += len(own)
+        torch.neg(a[:, :at], out=a[:, at:])
+        c = x.constant.reshape(-1)[some]
+        split = torch.searchsorted(column, ends).tolist()
+        found = _lowest(a, torch.cat([c, -c]), column, split, None if whole else local, taps, radius)
+        lows.append(found[:at])
+        highs.append(-found[at:])
     return torch.cat(lows), torch.cat(highs)
 
 
-def _together(pieces: list[Tensor], limit: int) -> Iterator[list[Tensor]]:
-    """Lists of neighbours with at most so many numbers in all, or with one piece."""
+def _groups(places: Tensor, index: Tensor, size: int) -> Iterator[list[Tensor]]:
+    """Neighbouring values, place by place, about `size` in all."""
+    counts = places.unique_consecutive(return_counts=True)[1]
     few: list[Tensor] = []
-    for piece in pieces:
-        if few and sum(map(len, few)) + len(piece) > limit:
-            yield few
-            few = []
-        few.append(piece)
-    yield few
-
-
-def _ends(x: Affine, taps: list[TapRows], pixels: int) -> Tensor:
-    """Where the columns of pixels and of each site's taps end (1 + sites,); a node may know fewer than there are."""
-    return torch.tensor([pixels] + [rows.first + len(rows.index) for rows in taps]).clamp(max=x.columns)
-
-
-def _splits(x: Affine, places: Tensor, taps: list[TapRows], pixels: int) -> Tensor:
-    """The same among the entries of each place (places, 1 + sites)."""
-    wanted = places[:, None] * x.columns + _ends(x, taps, pixels)
-    return torch.searchsorted(x.place * x.columns + x.column, wanted) - x.starts()[places][:, None]
+    for here in index.split(counts.tolist()):
+        for some in here.split(max(1, size)):
+            if few and sum(map(len, few)) + len(some) > size:
+                yield few
+                few = []
+            few.append(some)
+    if few:
+        yield few
 
 
 def _lowest(
-    a: Tensor, constant: Tensor, column: Tensor, split: list[int], local: Tensor, taps: list[TapRows], radius: Tensor
+    a: Tensor,
+    constant: Tensor,
+    column: Tensor,
+    split: list[int],
+    local: Tensor | None,
+    taps: list[TapRows],
+    radius: Tensor,
 ) -> Tensor:
     """Lower bounds (B,) of coefficients (n, B) of these `column`s (n,), plus a constant (B,); both are overwritten.
 
-    `split` says where the columns of pixels and of each site end, and `local` which of the n a column is.
+    `split` says where the columns of pixels and of each site end; `local` as in `TapRows.add`.
     """
     for rows, first, last in zip(taps[::-1], split[-2::-1], split[:0:-1], strict=True):
-        if last == first:
-            continue
-        tap = column[first:last] - rows.first
-        slope = rows.relaxed(a[first:last], constant, tap)
-        if first == rows.first and last - first == len(rows.index):
-            torch.addmm(a[:first], rows.back, slope, out=a[:first])
-            continue
-        begin, each = rows.start[tap], rows.start[tap + 1] - rows.start[tap]
-        entry, owner = ranges(begin, each)
-        if not len(entry):  # constant, as in the padding
-            continue
-        where, value = local[rows.column[entry]], rows.value[entry]
-        if len(entry) >= SPARSE_BELOW * (last - first) * first:
-            block = torch.zeros(last - first, first, dtype=torch.float64)
-            block.view(-1)[owner * first + where] = value
-            a[:first].addmm_(block.t(), slope)
-        else:
-            start = torch.cat([each.new_zeros(1), each.cumsum(0)])
-            block = csr_array((value.numpy(), where.numpy(), start.numpy()), shape=(last - first, first))
-            a[:first] += torch.from_numpy(block.T @ slope.numpy())
+        if last > first:
+            some = column[first:last] - rows.first
+            rows.add(a[:first], rows.relaxed(a[first:last], constant, some), some, local)
     pixels = split[0]
-    return constant - radius[column[:pixels]] @ a[:pixels].abs()
+    return constant - radius[column[:pixels]] @ a[:pixels].abs_()

@@ -113,6 +113,8 @@ class Unfolding:
         elif self._pay(products(node, inputs)):
             shapes = [self.network.nodes[j].shape for j in node.inputs]
             self._values[i] = through(node, inputs, shapes)
+        if 2 * 8 * sum(x.weights.numel() for x in self._values.values()) > self.budget.memory:
+            raise TooLarge
         for j in set(node.inputs):
             if not any(j in later.inputs for later in self.network.nodes[i + 1 :]):
                 self._values.pop(j, None)
