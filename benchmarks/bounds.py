@@ -58,7 +58,7 @@ def problem(case: str) -> tuple[nn.Module, Tensor, float]:
     name, share, eps = CASES[case]
     shape = MODELS[name].input_shape
     torch.manual_seed(0)
-    model = build(name).eval()
+    model: nn.Module = build(name).eval()
     image = torch.rand(shape)
     if share:
         mask = {site.name: torch.rand(site.shape) < share for site in lingraft.sites(model, shape)}

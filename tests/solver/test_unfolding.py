@@ -14,7 +14,11 @@ from lingraft.solver.network import Network
 from lingraft.solver.region import Region
 
 SEEDS = st.integers(0, 10**6)
-ROUNDING = 1e-8
+
+
+def _rounding(found: SiteBounds) -> float:
+    """What sums of numbers as large as these may cost."""
+    return 1e-9 * (1 + max(found.sizes)) ** 2
 
 
 def _by_rows(network: Network, region: Region) -> SiteBounds:
@@ -33,16 +37,16 @@ def test_neurons_that_leave_early_are_decided(seed: int, kind: str, eps: float, 
     model = nets.grafted(model, shape, seed) if graft else model
     network, region = Network.from_module(model, shape), nets.box(shape, seed, eps)
     found, rows = bound_sites(network, region, Budget()), _by_rows(network, region)
-    intervals = bound_sites(network, region, Budget(), "intervals")
+    intervals, rounding = bound_sites(network, region, Budget(), "intervals"), _rounding(rows)
     for i in network.sites:
         lower, upper = found.bounds[i]
-        assert bool((lower >= intervals.bounds[i][0]).all() and (upper <= intervals.bounds[i][1] + ROUNDING).all())
+        assert bool((lower >= intervals.bounds[i][0]).all() and (upper <= intervals.bounds[i][1] + rounding).all())
         assert bool((lower <= upper).all())
         open_ = found.unstable(network, i)
-        assert bool((lower[open_] >= rows.bounds[i][0][open_] - ROUNDING).all())
-        assert bool((upper[open_] <= rows.bounds[i][1][open_] + ROUNDING).all())
+        assert bool((lower[open_] >= rows.bounds[i][0][open_] - rounding).all())
+        assert bool((upper[open_] <= rows.bounds[i][1][open_] + rounding).all())
         more = open_ & ~rows.unstable(network, i)
-        assert bool((torch.minimum(-lower, upper)[more] <= ROUNDING).all())
+        assert bool((torch.minimum(-lower, upper)[more] <= rounding).all())
 
 
 @settings(max_examples=10, deadline=None)
@@ -55,7 +59,7 @@ def test_at_a_point_bounds_are_the_forward_pass(seed: int) -> None:
     values = network.values(image[None])
     for i in network.sites:
         for end in found.bounds[i]:
-            torch.testing.assert_close(end, values[network.nodes[i].inputs[0]][0], rtol=0, atol=1e-9)
+            torch.testing.assert_close(end, values[network.nodes[i].inputs[0]][0], rtol=0, atol=_rounding(found))
 
 
 @settings(max_examples=10, deadline=None)
@@ -72,10 +76,10 @@ def test_rows_of_taps_are_those_of_the_collapse(seed: int, graft: bool) -> None:
     found.unfolding = None
     for ours, theirs in zip(given.taps, collapse(network, found, spec, offset).taps, strict=True):
         for a, b in ((ours.P.dense(), theirs.P.dense()), (ours.Q.dense(), theirs.Q.dense()), (ours.r, theirs.r)):
-            torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
+            torch.testing.assert_close(a, b, rtol=0, atol=_rounding(found))
         for matrix in (ours.P, ours.Q):
             torch.testing.assert_close(matrix.backward.to_dense(), matrix.dense().t(), rtol=0, atol=0)
-        assert bool((ours.loss >= 0).all() and (ours.loss < 1e-9).all())
+        assert bool((ours.loss >= 0).all() and (ours.loss < _rounding(found)).all())
 
 
 def test_rows_are_those_of_other_taps_only_if_asked_for_them() -> None:
@@ -92,13 +96,13 @@ def test_rows_are_those_of_other_taps_only_if_asked_for_them() -> None:
 
 @pytest.mark.parametrize("limit", ["products", "memory"])
 def test_what_costs_too_much_passes_back(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, shape = nets.conv(2, "conv")
-    network, region = Network.from_module(model, shape), nets.box(shape, 2, 0.2)
+    model, shape = nets.vector(2, hidden=(30, 30))
+    network, region = Network.from_module(model, shape), nets.box(shape, 2, 0.5)
     expected = bound_sites(network, region, Budget())
     if limit == "products":
         monkeypatch.setattr(unfolding, "FREE", 0.0)
         monkeypatch.setattr(unfolding, "PER_PRODUCT", 0.0)
-    found = bound_sites(network, region, Budget(memory=1000.0 if limit == "memory" else float("inf")))
+    found = bound_sites(network, region, Budget(memory=2000.0 if limit == "memory" else float("inf")))
     assert expected.unfolding is not None
     assert expected.unfolding.possible
     assert found.unfolding is not None

@@ -46,7 +46,7 @@ class Matrix:
             return Matrix.of_dense(self.forward * columns)
         each = columns.repeat_interleave(self.backward.crow_indices().diff())
         ways = (self.forward, columns[self.forward.col_indices()]), (self.backward, each)
-        return Matrix(*(csr(m.crow_indices(), m.col_indices(), m.values() * by, m.shape) for m, by in ways))
+        return Matrix(*(_csr(m.crow_indices(), m.col_indices(), m.values() * by, m.shape) for m, by in ways))
 
     def entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """Row, column and value of the stored entries of a sparse matrix."""
@@ -74,9 +74,7 @@ class Matrix:
     def _of_entries(cls, row: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) -> "Matrix":
         if value.device.type == "cpu":  # by counting, where torch would sort
             whole = coo_array((value.numpy(), (row.int().numpy(), column.int().numpy())), shape=shape).tocsr()
-            return cls(
-                *(csr(*map(torch.from_numpy, (m.indptr, m.indices, m.data)), m.shape) for m in (whole, turned(whole)))
-            )
+            return cls(_of_scipy(whole), _of_scipy(whole.T.tocsr()))
         matrix = torch.sparse_coo_tensor(torch.stack([row, column]), value, shape, check_invariants=False).coalesce()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
@@ -88,13 +86,12 @@ class Matrix:
         return cls(matrix.contiguous(), matrix.t().contiguous())
 
 
-def turned(matrix: csr_array) -> csr_array:
-    """Its transpose, also by rows."""
-    return matrix.T.tocsr()
-
-
-def csr(start: Tensor, column: Tensor, value: Tensor, shape: Sequence[int]) -> Tensor:
+def _csr(start: Tensor, column: Tensor, value: Tensor, shape: Sequence[int]) -> Tensor:
     """A sparse tensor of the starts of its rows, and the columns and values of its entries."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(start, column, value, tuple(shape), check_invariants=False)
+
+
+def _of_scipy(matrix: csr_array) -> Tensor:
+    return _csr(*(torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)), shape=matrix.shape)

@@ -44,7 +44,8 @@ class Unfolding:
 
     def bounded(self, i: int, lines: Lines, unstable: Tensor, outputs: tuple[Tensor, Tensor]) -> None:
         """The lines of site `i`, its taps, and bounds of its outputs, each of its shape."""
-        self._sites[i] = lines, unstable.flatten().nonzero().flatten(), *(end.reshape(-1) for end in outputs)
+        low, high = outputs
+        self._sites[i] = lines, unstable.flatten().nonzero().flatten(), low.reshape(-1), high.reshape(-1)
 
     def spans(self, i: int) -> tuple[Tensor, Tensor] | None:
         """Bounds of all values of linear node `i`, in which every tap can be anything between its bounds."""
