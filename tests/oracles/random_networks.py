@@ -3,10 +3,12 @@
 import copy
 import operator
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from random_layers import OPERATIONS, Apply, Join, Shape, activation, randomize
 from random_layers import operation as make_operation
@@ -16,6 +18,7 @@ import lingraft
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.sites import sites_of
 from lingraft.model.tracing import trace
+from lingraft.solver import affine
 from lingraft.solver.bounds import SiteBounds, bound_sites
 from lingraft.solver.budget import Budget
 from lingraft.solver.collapse import Collapsed, collapse
@@ -144,6 +147,14 @@ def collapsed(model: nn.Module, region: Region, spec: Tensor, offset: Tensor) ->
     network = Network.from_module(model, region.lower.shape)
     found = bound_sites(network, region, Budget())
     return network, found, collapse(network, found, spec, offset)
+
+
+@contextmanager
+def rows_only() -> Iterator[None]:
+    """Bounds and collapse by rows that pass back, as for networks that are too large to unfold."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(affine, "LIMIT", 0)
+        yield
 
 
 def tap_values(network: Network, collapsed: Collapsed, images: Tensor) -> tuple[Tensor, Tensor]:

@@ -157,7 +157,7 @@ def test_bounds_of_the_outputs_hold_for_samples(seed: int, method: str) -> None:
     torch.manual_seed(seed)
     layers = [nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3)] + [nn.ReLU()] * (seed % 2)
     model, image = nn.Sequential(*layers).eval(), torch.randn(4)
-    region = lingraft.Region.ball(image, torch.rand(4), clip=(image - 0.5, image + 0.2))
+    region = lingraft.Region.ball(image, 0.7 * torch.rand(4), clip=(image - 0.5, image + 0.2))
     found = lingraft.bounds(model, region, method)
     share = torch.rand(2000, 4, dtype=torch.float64)
     share[::2] = share[::2].round()

@@ -63,7 +63,7 @@ def test_an_activation_without_a_record_cannot_slip_in() -> None:
         interval_bounds(network, box, box)
     with pytest.raises(LingraftError, match="gelu"):
         bound_sites(network, Region(box[0], box[0]), Budget(), "intervals")
-    found = SiteBounds({i: (box[0], box[0])}, {}, box[0], box[0], (box[0], box[0]), [], [])
+    found = SiteBounds({i: (box[0], box[0])}, {}, box[0], box[0], (box[0], box[0]), 0.0, [], [])
     with pytest.raises(LingraftError, match="gelu"):
         Sizes(network).of(i, [1.0] * i, found)
     with pytest.raises(AssertionError, match="how Site rounds"):

@@ -18,6 +18,7 @@ from torch import Tensor
 from lingraft import LingraftError
 from lingraft.model.activations import KNOWN, Lines, relu
 from lingraft.solver import (
+    affine,
     ascent,
     bab,
     bounds,
@@ -32,17 +33,21 @@ from lingraft.solver import (
     matrix,
     methods,
     nodes,
+    substitution,
     tighten,
+    unfolding,
     verifier,
 )
 from lingraft.solver.ascent import improve
-from lingraft.solver.bounds import margin_crown, margin_intervals
+from lingraft.solver.bounds import bound_sites, margin_crown, margin_intervals
 from lingraft.solver.branching import split
+from lingraft.solver.budget import Budget
 from lingraft.solver.dual import Dual, Row, root_domains
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.lowering import arithmetic as lowered_arithmetic
 from lingraft.solver.lowering import pooling as lowered_pooling
 from lingraft.solver.methods import METHODS
+from lingraft.solver.network import Network
 from lingraft.solver.region import Region
 from lingraft.solver.rows import Rows
 
@@ -78,13 +83,36 @@ def _networks() -> Iterator[tuple]:
 def _bounds_hold() -> None:
     for model, region, points, *_ in _networks():
         seen = nets.preactivations(model, points)
-        for method in METHODS:
-            for name, (lower, upper) in methods.bounds(model, region, method).items():
+        found = [methods.bounds(model, region, method) for method in METHODS]
+        with nets.rows_only():
+            found.append(methods.bounds(model, region, "crown"))
+        for each in found:
+            for name, (lower, upper) in each.items():
                 assert bool((seen[name] >= lower - ROUNDING).all())
                 assert bool((seen[name] <= upper + ROUNDING).all())
 
 
+def _bounds_are_crowns() -> None:
+    """Unstable neurons have the same bounds whether rows pass back or values unfold."""
+    for model, region, *_ in _networks():
+        network = Network.from_module(model, region.lower.shape)
+        found = bound_sites(network, region, Budget())
+        with nets.rows_only():
+            rows = bound_sites(network, region, Budget())
+        for i in network.sites:
+            open_ = found.unstable(network, i)
+            assert not bool((open_ & ~rows.unstable(network, i)).any())
+            for ours, theirs, side in zip(found.bounds[i], rows.bounds[i], (1, -1), strict=True):
+                assert bool((side * (ours - theirs)[open_] >= -ROUNDING).all()), "no worse"
+
+
 def _the_collapsed_network_is_the_network() -> None:
+    _collapsing_is_exact()
+    with nets.rows_only():
+        _collapsing_is_exact()
+
+
+def _collapsing_is_exact() -> None:
     for model, region, points, spec, offset, margins in _networks():
         network, found, collapsed = nets.collapsed(model, region, spec, offset)
         for bound in (margin_intervals(found, spec, offset), margin_crown(network, found, spec, offset)):
@@ -214,6 +242,7 @@ def _search_alone_is_exact() -> None:
 
 def _checks() -> None:
     _bounds_hold()
+    _bounds_are_crowns()
     _the_collapsed_network_is_the_network()
     _domains_are_bounded()
     _facets_are_bounds()
@@ -305,6 +334,97 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @_mutation("CROWN: upper bounds as lower bounds")
 def _(patch: pytest.MonkeyPatch) -> None:
     _wrap(patch, (crown, bounds), "crown_bounds", lambda f, *a: tuple(-t for t in f(*a)))
+
+
+for _field in ("weights", "constant"):
+    for _function in ("_convolved", "_dense", "settled", "through_site"):
+
+        @_mutation(f"unfolding: {_field} of {_function}")
+        def _(patch: pytest.MonkeyPatch, field: str = _field, function: str = _function) -> None:
+            def wrong(f: Any, *a: Any) -> Any:
+                x = f(*a)
+                return replace(x, **{field: -getattr(x, field)})
+
+            where = (affine, unfolding) if hasattr(unfolding, function) else affine
+            _wrap(patch, where, function, wrong)
+
+
+@_mutation("unfolding: signs of a sum")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, node: Any, *a: Any) -> Any:
+        x = f(node, *a)
+        return replace(x, weights=-x.weights) if isinstance(node, nodes.Sum) else x
+
+    _wrap(patch, (affine, unfolding), "through", wrong)
+
+
+@_mutation("unfolding: scales")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, affine, "_scaled", lambda f, x, by, out: f(x, -by, out))
+
+
+@_mutation("unfolding: what taps can be")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, x: Any, middle: Tensor, half: Tensor) -> Any:
+        return f(x, -middle, half)
+
+    _wrap(patch, (affine, unfolding), "spans", wrong)
+
+
+@_mutation("unfolding: radius of spans")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, *a: Any) -> Any:
+        center, radius = f(*a)
+        return center, -radius
+
+    _wrap(patch, (affine, unfolding), "spans", wrong)
+
+
+@_mutation("substitution: lower and upper lines")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, *a: Any) -> Any:
+        rows = f(*a)
+        return replace(rows, lines=Lines(*rows.lines[2:], *rows.lines[:2]))
+
+    _wrap(patch, (substitution, unfolding), "tap_rows", wrong)
+
+
+for _field in ("value", "r"):
+
+    @_mutation(f"substitution: {_field} of the taps")
+    def _(patch: pytest.MonkeyPatch, field: str = _field) -> None:
+        def wrong(f: Any, *a: Any) -> Any:
+            rows = f(*a)
+            return replace(rows, **{field: -getattr(rows, field)})
+
+        _wrap(patch, (substitution, unfolding), "tap_rows", wrong)
+
+
+@_mutation("substitution: radius of the box")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, *a: Any) -> Tensor:
+        return f(*a[:-1], -a[-1])
+
+    _wrap(patch, substitution, "_lowest", wrong)
+
+
+@_mutation("substitution: λ of the taps")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, substitution.TapRows, "add", lambda f, self, a, slope, *rest: f(self, a, -slope, *rest))
+
+
+@_mutation("substitution: taps that are dropped")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, substitution.TapRows, "add", lambda f, *a: None)
+
+
+@_mutation("collapse: constants of given rows")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, *a: Any) -> Any:
+        P, Q, r, loss = f(*a)
+        return P, Q, -r, loss
+
+    _wrap(patch, collapse._Collapse, "_given", wrong)
 
 
 @_mutation("intervals: radius")

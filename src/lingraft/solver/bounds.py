@@ -8,13 +8,14 @@ from torch import Tensor
 
 from lingraft.model.activations import Lines
 from lingraft.solver.budget import UNLIMITED, Budget
-from lingraft.solver.crown import Watch, crown_bounds, lower_bound, pass_back, relaxed
+from lingraft.solver.crown import Watch, crown_bounds, lower_bound, pass_back, relaxed, row_products
 from lingraft.solver.intervals import through_linear, through_site
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Input, Site
 from lingraft.solver.region import Region
 from lingraft.solver.rounding import Sizes
 from lingraft.solver.rows import Rows
+from lingraft.solver.unfolding import Unfolding
 
 
 @dataclass
@@ -27,9 +28,13 @@ class SiteBounds:
     radius: Tensor
     #: interval bounds of the logits, given the bounds of the sites
     logits: tuple[Tensor, Tensor]
+    #: what a sum may lose to rounding, as a share of the sizes of its terms
+    share: float
     #: the largest number that the sums of each node are made of, and what a unit of it may lose to rounding there
     sizes: list[float]
     losses: list[float]
+    #: with CROWN, the rows of taps that came of it
+    unfolding: Unfolding | None = None
 
     def unstable(self, network: Network, i: int) -> Tensor:
         """Neurons of site `i` that are neither grafted nor linear on their interval; smooth ones never are."""
@@ -58,7 +63,9 @@ def bound_sites(
     low, high = (network.inside(t[None].double())[0] for t in (region.lower, region.upper))
     center = (high + low) / 2
     radius = torch.maximum(high - center, center - low)  # covers the box whatever was rounded
-    found = SiteBounds({}, {}, center, radius, (low, high), [], [])
+    found = SiteBounds({}, {}, center, radius, (low, high), sizes.share, [], [])
+    if method == "crown":
+        found.unfolding = Unfolding(network, center, radius, sizes.share, budget)
     values: list[tuple[Tensor, Tensor]] = []
     for i, node in enumerate(network.nodes):
         budget.check_time()
@@ -72,6 +79,8 @@ def bound_sites(
             found.bounds[i] = lower, upper
             found.lines[i] = lines_of(node, lower, upper)
             values.append(through_site(node, lower[None], upper[None]))
+            if found.unfolding is not None:
+                found.unfolding.bounded(i, found.lines[i], _unstable(node, lower, upper), values[i])
         else:
             values.append(through_linear(node, inputs))
         found.sizes.append(sizes.of(i, found.sizes, found))
@@ -81,16 +90,33 @@ def bound_sites(
 
 
 def _sharpen(network: Network, site: Site, lower: Tensor, upper: Tensor, found: SiteBounds, budget: Budget) -> None:
-    """Bound the neurons that intervals leave open by CROWN, in place."""
-    open_ = _unstable(site, lower, upper).flatten().nonzero().flatten()
+    """Bound the neurons that intervals leave open by CROWN, in place: those that what is known of taps leaves open."""
+    unfolding, before = found.unfolding, site.inputs[0]
+    open_ = _open(site, lower, upper)
     if not len(open_):
         return
-    low, high = crown_bounds(
-        network, site.inputs[0], open_, found.lines, found.center, found.radius, budget, found.losses
-    )
-    flat_low, flat_high = lower.view(-1), upper.view(-1)
-    flat_low[open_] = torch.maximum(flat_low[open_], low)
-    flat_high[open_] = torch.maximum(torch.minimum(flat_high[open_], high), flat_low[open_])
+    assert unfolding is not None
+    unfolding.allow(2 * len(open_) * row_products(network, before, budget))
+    spans = unfolding.spans(before)
+    if spans is not None:
+        _keep(lower.view(-1), upper.view(-1), slice(None), *(end.reshape(-1) for end in spans))
+        open_ = _open(site, lower, upper)
+    if len(open_) and (spans is None or unfolding.relaxes):
+        better = unfolding.crown(before, open_) or crown_bounds(
+            network, before, open_, found.lines, found.center, found.radius, budget, found.losses
+        )
+        _keep(lower.view(-1), upper.view(-1), open_, *better)
+
+
+def _open(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
+    """Flat indices of the unstable neurons."""
+    return _unstable(site, lower, upper).flatten().nonzero().flatten()
+
+
+def _keep(lower: Tensor, upper: Tensor, which: Tensor | slice, low: Tensor, high: Tensor) -> None:
+    """Keep the better ones of two pairs of bounds, in place."""
+    lower[which] = torch.maximum(lower[which], low)
+    upper[which] = torch.maximum(torch.minimum(upper[which], high), lower[which])
 
 
 def lines_of(site: Site, lower: Tensor, upper: Tensor) -> Lines:

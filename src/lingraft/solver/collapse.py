@@ -21,6 +21,7 @@ from lingraft.solver.network import Network
 from lingraft.solver.nodes import Site
 from lingraft.solver.rounding import Loss
 from lingraft.solver.rows import Rows
+from lingraft.solver.substitution import TapRows
 
 
 @dataclass
@@ -90,6 +91,7 @@ class _Collapse:
         unstable = {i: found.unstable(network, i) for i in network.sites}
         total = sum(int(u.sum()) for u in unstable.values())
         budget.allow(_footprint(total, found.center.numel()))
+        known = self._known(unstable)
         for i in network.sites:
             site = network.nodes[i]
             assert isinstance(site, Site)
@@ -102,9 +104,32 @@ class _Collapse:
                 torch.where(unstable[i], 0.0, found.lines[i].lower_intercept),
                 number.view(site.shape),
             )
-            P, Q, r, loss = self._rows(site.inputs[0], index, first)
+            P, Q, r, loss = self._given(known[i]) if known else self._rows(site.inputs[0], index, first)
             place = index // site.shape[-1] if len(site.shape) > 1 else torch.zeros_like(index)
             self.taps.append(Taps(i, site.kind, index, place, first, first + len(index), P, Q, r, loss))
+
+    def _known(self, unstable: dict[int, Tensor]) -> dict[int, TapRows]:
+        """The rows of all taps, if bounding them has left any, and of the same taps."""
+        unfolding, known = self.found.unfolding, {}
+        for i, here in unstable.items():
+            rows = None if unfolding is None else unfolding.rows(i)
+            if rows is None or not torch.equal(rows.index, here.flatten().nonzero().flatten()):
+                return {}
+            known[i] = rows
+        return known
+
+    def _given(self, rows: TapRows) -> tuple[Matrix, Matrix, Tensor, Tensor]:
+        """P, Q, r and loss from rows over x − center and the taps."""
+        center, share = self.found.center.flatten(), self.found.share
+        count, pixels = len(rows.index), len(center)
+        row = torch.arange(count).repeat_interleave(rows.start.diff())
+        there, on_image = rows.value != 0, rows.column < pixels
+        p, q = (there & on_image).nonzero().flatten(), (there & ~on_image).nonzero().flatten()
+        parts = rows.value[p] * center[rows.column[p]]
+        moved, size = (torch.zeros_like(rows.r).index_add_(0, row[p], each) for each in (parts, parts.abs()))
+        P = Matrix.of(row[p], rows.column[p], rows.value[p], (count, pixels))
+        Q = Matrix.of(row[q], rows.column[q] - pixels, rows.value[q], (count, rows.first - pixels))
+        return P, Q, rows.r - moved, rows.loss + 2 * share * size
 
     def _rows(self, start: int, index: Tensor, before: int) -> tuple[Matrix, Matrix, Tensor, Tensor]:
         """P, Q, r and loss of the chosen neurons of node `start`, with `before` taps before them."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from lingraft.model.activations import Lines
 from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.network import Network, device_of
-from lingraft.solver.nodes import Input, Site
+from lingraft.solver.nodes import Convolution, Dense, Input, Site
 from lingraft.solver.rounding import Loss
 from lingraft.solver.rows import Rows, select
 
@@ -99,22 +99,35 @@ def chunks(network: Network, start: int, indices: Tensor, budget: Budget) -> Ite
 
 
 def row_width(network: Network, start: int, budget: Budget = UNLIMITED) -> int:
-    """Largest number of coefficients that one row over node `start` has on its way back, by passing one back, once."""
-    if start in network.widths:
-        return network.widths[start]
-    widest = 1
+    """Largest number of coefficients that one row over node `start` has on its way back."""
+    return _way(network, start, budget)[0]
+
+
+def row_products(network: Network, start: int, budget: Budget = UNLIMITED) -> float:
+    """How many products one row over node `start` takes on its way back."""
+    return _way(network, start, budget)[1]
+
+
+def _way(network: Network, start: int, budget: Budget) -> tuple[int, float]:
+    """Width and products of one row over node `start`, by passing one back, once."""
+    if start in network.ways:
+        return network.ways[start]
+    widest, products = 1, 0.0
 
     def watch(i: int, rows: Rows) -> None:
-        nonlocal widest
-        widest = max(widest, rows.coefficients[0].numel())
+        nonlocal widest, products
+        node, width = network.nodes[i], rows.coefficients[0].numel()
+        widest = max(widest, width)
+        products += width * (node.matrix.shape[1] if isinstance(node, Convolution) else 1)
+        products += node.weight.numel() if isinstance(node, Dense) else 0
 
     def unchanged(i: int, rows: Rows) -> tuple[Rows, Tensor]:
         return rows, rows.coefficients.new_zeros(len(rows))
 
     middle = torch.tensor([network.nodes[start].size // 2], device=device_of(network))
     rows, _ = pass_back(network, *neuron_rows(network, start, middle), unchanged, watch, budget)
-    network.widths[start] = max(widest, rows.coefficients[0].numel())
-    return network.widths[start]
+    network.ways[start] = max(widest, rows.coefficients[0].numel()), products
+    return network.ways[start]
 
 
 def crown_bounds(

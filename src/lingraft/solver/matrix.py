@@ -1,9 +1,11 @@
 """A matrix that multiplies many columns at once, dense or sparse, whichever is cheaper."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
 #: Sparse products run at about an eighth of a dense product's rate, so below this density they win.
@@ -42,14 +44,15 @@ class Matrix:
         """M · diag(columns)."""
         if not self.sparse:
             return Matrix.of_dense(self.forward * columns)
-        row, column, value = self.entries()
-        return Matrix._of_entries(row, column, value * columns[column], tuple(self.forward.shape))
+        each = columns.repeat_interleave(self.backward.crow_indices().diff())
+        ways = (self.forward, columns[self.forward.col_indices()]), (self.backward, each)
+        return Matrix(*(_csr(m.crow_indices(), m.col_indices(), m.values() * by, m.shape) for m, by in ways))
 
     def entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """Row, column and value of the stored entries of a sparse matrix."""
         per_row = self.forward.crow_indices().diff()
         row = torch.arange(len(per_row), device=per_row.device).repeat_interleave(per_row)
-        return row, self.forward.col_indices(), self.forward.values()
+        return row, self.forward.col_indices().long(), self.forward.values()
 
     @classmethod
     def stacked(cls, parts: "list[tuple[int, Matrix]]", rows: int) -> "Matrix":
@@ -62,12 +65,16 @@ class Matrix:
     def of(cls, row: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) -> "Matrix":
         """From entries at (row, column); entries at the same place add up."""
         if len(value) >= SPARSE_BELOW * shape[0] * shape[1]:
-            whole = torch.sparse_coo_tensor(torch.stack([row, column]), value, shape, check_invariants=False)
-            return cls.of_dense(whole.to_dense())
+            whole = torch.zeros(shape, dtype=value.dtype, device=value.device)
+            whole.view(-1).index_add_(0, row * shape[1] + column, value)
+            return cls.of_dense(whole)
         return cls._of_entries(row, column, value, shape)
 
     @classmethod
-    def _of_entries(cls, row: Tensor, column: Tensor, value: Tensor, shape: tuple[int, ...]) -> "Matrix":
+    def _of_entries(cls, row: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) -> "Matrix":
+        if value.device.type == "cpu":  # by counting, where torch would sort
+            whole = coo_array((value.numpy(), (row.int().numpy(), column.int().numpy())), shape=shape).tocsr()
+            return cls(_of_scipy(whole), _of_scipy(whole.T.tocsr()))
         matrix = torch.sparse_coo_tensor(torch.stack([row, column]), value, shape, check_invariants=False).coalesce()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
@@ -77,3 +84,14 @@ class Matrix:
     def of_dense(cls, matrix: Tensor) -> "Matrix":
         """From an ordinary tensor."""
         return cls(matrix.contiguous(), matrix.t().contiguous())
+
+
+def _csr(start: Tensor, column: Tensor, value: Tensor, shape: Sequence[int]) -> Tensor:
+    """A sparse tensor of the starts of its rows, and the columns and values of its entries."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(start, column, value, tuple(shape), check_invariants=False)
+
+
+def _of_scipy(matrix: csr_array) -> Tensor:
+    return _csr(*(torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)), shape=matrix.shape)

@@ -24,8 +24,8 @@ class Network:
 
     nodes: list[Node]
     input_shape: Shape
-    #: what `crown.row_width` found, by node
-    widths: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
+    #: what `crown.row_width` and `row_products` found, by node
+    ways: dict[int, tuple[int, float]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def sites(self) -> list[int]:
