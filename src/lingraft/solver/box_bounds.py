@@ -35,7 +35,7 @@ class BoxBounds:
         low, high = lower.view(-1, *shape), upper.view(-1, *shape)
         center = (high + low) / 2
         radius = torch.maximum(high - center, center - low)  # covers the box whatever was rounded
-        self.found = found = SiteBounds({}, {}, center, radius, (low, high), [], [])
+        self.found = found = SiteBounds({}, {}, center, radius, (low, high), sizes.share, [], [])
         #: of each site, neuron by neuron: box (P,), neuron (P,), how far each input moves it (P, n)
         self.moved: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = {}
         values: list[tuple[Tensor, Tensor]] = []

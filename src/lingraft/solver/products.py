@@ -57,7 +57,7 @@ def balanced(network: Network, region: Region) -> Network:
             values.append(through_site(node, *inputs[0]))
         else:
             values.append(through_linear(node, inputs))
-    return Network(nodes, network.input_shape, network.widths)
+    return Network(nodes, network.input_shape, network.ways)
 
 
 def _scale(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor], part: str) -> tuple[Tensor, Tensor]:
