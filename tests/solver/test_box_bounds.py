@@ -1,5 +1,7 @@
 """Bounds over many boxes at once: sound for every operation and activation, exact on points, those of single boxes."""
 
+from dataclasses import replace
+
 import pytest
 import random_networks as nets
 import torch
@@ -7,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lingraft.model.activations import KNOWN
-from lingraft.solver.bounds import bound_sites, margin_crown
+from lingraft.model.activations import KNOWN, Lines
+from lingraft.solver.bounds import margin_crown
 from lingraft.solver.box_bounds import BoxBounds
-from lingraft.solver.budget import Budget
 from lingraft.solver.network import Network
 from lingraft.solver.region import Region
 from lingraft.solver.rounding import Sizes
@@ -91,10 +92,13 @@ def test_a_batch_is_its_boxes_one_by_one(seed: int, kind: str, graft: bool) -> N
         one, row = alone.functions(len(network.nodes) - 1, spec, offset)
         torch.testing.assert_close(below[b], one[0], rtol=0, atol=ROUNDING)
         torch.testing.assert_close(rows[b], row[0], rtol=0, atol=ROUNDING)
-        found = bound_sites(network, Region(lower[b], upper[b]), Budget())
-        for i, (low, high) in found.bounds.items():
-            torch.testing.assert_close(together.found.bounds[i][0][b], low, rtol=0, atol=ROUNDING)
-            torch.testing.assert_close(together.found.bounds[i][1][b], high, rtol=0, atol=ROUNDING)
+        found = replace(
+            alone.found,
+            lines={i: Lines(*(line[0] for line in lines)) for i, lines in alone.found.lines.items()},
+            center=alone.found.center[0],
+            radius=alone.found.radius[0],
+            logits=tuple(end[0] for end in alone.values[-1]),
+        )
         known = torch.maximum(one, alone.intervals(len(network.nodes) - 1, spec, offset))[0]
         torch.testing.assert_close(known, margin_crown(network, found, spec, offset), rtol=0, atol=ROUNDING)
 
