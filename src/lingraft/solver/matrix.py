@@ -94,4 +94,5 @@ def _csr(start: Tensor, column: Tensor, value: Tensor, shape: Sequence[int]) -> 
 
 
 def _of_scipy(matrix: csr_array) -> Tensor:
-    return _csr(*(torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)), shape=matrix.shape)
+    start, column, value = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+    return _csr(start, column, value, matrix.shape)
