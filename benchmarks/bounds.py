@@ -9,6 +9,7 @@ grafted neurons, which it does not know.
 """
 
 import argparse
+import importlib
 import importlib.util
 import json
 import subprocess
@@ -90,11 +91,9 @@ def auto_lirpa(model: nn.Module, image: Tensor, eps: float, runs: int) -> float 
     """CPU-seconds of the other library, if it is there."""
     if importlib.util.find_spec("auto_LiRPA") is None:
         return None
-    # not a dependency of ours
-    from auto_LiRPA import BoundedModule, BoundedTensor, PerturbationLpNorm
-
-    bounded = BoundedModule(model, image[None])
-    ball = BoundedTensor(image[None], PerturbationLpNorm(norm=float("inf"), eps=eps))
+    other = importlib.import_module("auto_LiRPA")  # not a dependency of ours
+    bounded = other.BoundedModule(model, image[None])
+    ball = other.BoundedTensor(image[None], other.PerturbationLpNorm(norm=float("inf"), eps=eps))
     return seconds(lambda: bounded.compute_bounds(x=(ball,), method="CROWN"), runs)
 
 
