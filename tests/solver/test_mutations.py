@@ -23,12 +23,14 @@ from lingraft.solver import (
     bab,
     bounds,
     box_bounds,
+    boxes,
     branching,
     clip,
     collapse,
     crown,
     dual,
     facets,
+    halfspaces,
     intervals,
     matrix,
     methods,
@@ -41,7 +43,7 @@ from lingraft.solver import (
 from lingraft.solver.ascent import improve
 from lingraft.solver.bounds import bound_sites, margin_crown, margin_intervals
 from lingraft.solver.branching import split
-from lingraft.solver.budget import Budget
+from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.dual import Dual, Row, root_domains
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.lowering import arithmetic as lowered_arithmetic
@@ -49,6 +51,7 @@ from lingraft.solver.lowering import pooling as lowered_pooling
 from lingraft.solver.methods import METHODS
 from lingraft.solver.network import Network
 from lingraft.solver.region import Region
+from lingraft.solver.rounding import Sizes
 from lingraft.solver.rows import Rows
 
 pytestmark = pytest.mark.slow
@@ -204,8 +207,70 @@ def _counterexamples_stay() -> None:
             assert bool((here <= domain.upper + ROUNDING).all())
 
 
+def _boxes_are_bounded() -> None:
+    """Halves of halves of the region: their bounds hold at points, and no point with a negative margin is clipped off."""
+    for model, region, points, spec, offset, margins in _networks():
+        lowered = offset - margins.quantile(0.3, dim=0)
+        network = Network.from_module(model, region.lower.shape)
+        x = network.inside(points).flatten(1)
+        lower, upper = (network.inside(t[None]).flatten(1) for t in (region.lower, region.upper))
+        for turn in range(3):
+            found = box_bounds.BoxBounds(network, lower, upper, Sizes(network))
+            inside = ((x[:, None] >= lower) & (x[:, None] <= upper)).all(2)
+            values = network.values(points)
+            for i, (low, high) in found.found.bounds.items():
+                z = values[network.nodes[i].inputs[0]].flatten(1)[:, None]
+                holds = ((z >= low.flatten(1) - ROUNDING) & (z <= high.flatten(1) + ROUNDING)).all(2)
+                assert bool((holds | ~inside).all())
+            below, rows = found.functions(len(network.nodes) - 1, spec, lowered)
+            here = margins - offset + lowered
+            assert bool(((here[:, None] >= below - ROUNDING).all(2) | ~inside).all())
+            open_ = torch.ones_like(below, dtype=torch.bool)
+            low, high = halfspaces.clipped(lower, upper, below[:, :, None], rows[:, :, None], open_)
+            stays = ((x[:, None] >= low) & (x[:, None] <= high)).all(2)
+            assert bool((stays | ~inside | (here > 0).all(1)[:, None]).all())
+            # both margins at most their larger one, as if that were what is asked
+            parts = below[:, None], rows[:, None]
+            together, row, _ = halfspaces.combined(*parts, found.radius)
+            least = (row.clamp(min=0) * lower[:, None] + row.clamp(max=0) * upper[:, None]).sum(2)
+            above = torch.einsum("pn,bln->pbl", x, row) - least
+            assert bool(((here.amax(1)[:, None, None] >= together + above - ROUNDING)[:, :, 0] | ~inside).all())
+            widest = torch.full((len(lower),), turn % x.shape[1])
+            widest = torch.where(
+                (upper - lower).gather(1, widest[:, None])[:, 0] > 0, widest, (upper - lower).argmax(1)
+            )
+            lower, upper = boxes.halves(lower, upper, widest)
+            assert bool(((x[:, None] >= lower) & (x[:, None] <= upper)).all(2).any(1).all())
+
+
+def _boxes_prove_what_is_true() -> None:
+    """Without attacks: verified if the exact minimum is above 0, never if it is below."""
+    for seed in range(3):
+        model, shape = nets.vector(seed, hidden=(6, 5))
+        region, spec = nets.box(shape, seed, 0.8), nets.margins(seed % 3)[:1]
+        exact = Oracle(model, region)
+        lowest = exact.minimum(exact.margin(spec[0])).value
+        network = Network.from_module(model, shape)
+        for share in (0.02, -0.02):
+            offset = torch.tensor([share - lowest], dtype=torch.float64)
+            start = boxes.Boxes.whole(region.lower, region.upper)
+            search = boxes.BoxSearch(network, Sizes(network), spec, offset, start, lambda _: None)
+            calls = iter(range(60))
+            try:
+                proven = search.run(Budget(20), lambda c=calls: next(c, None) is None)
+            except Exhausted:
+                proven = False
+            assert proven == (share > 0)
+
+
 def _verdicts_are_exact() -> None:
     """Margins whose exact minimum is a bit above 0 or a bit below."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verifier, "FEW_INPUTS", 0)  # the search over neurons alone
+        _verdicts_of_neurons()
+
+
+def _verdicts_of_neurons() -> None:
     for seed in range(3):
         model, shape = nets.vector(seed, hidden=(6, 5))
         region, spec = nets.box(shape, seed, 0.8), nets.margins(seed % 3)[:1]
@@ -229,6 +294,7 @@ def _search_alone_is_exact() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Falsifier, "descend", nothing)
+        patch.setattr(verifier, "FEW_INPUTS", 0)  # the search over neurons alone
         for seed in range(4):
             model, shape = nets.vector(seed, hidden=(5, 4))
             region, spec = nets.box(shape, seed, 0.8), nets.margins(seed % 3)[:1]
@@ -250,6 +316,8 @@ def _checks() -> None:
     _counterexamples_stay()
     _verdicts_are_exact()
     _search_alone_is_exact()
+    _boxes_are_bounded()
+    _boxes_prove_what_is_true()
 
 
 def test_the_checks_pass() -> None:
@@ -644,6 +712,58 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @_mutation("attacks: the box")
 def _(patch: pytest.MonkeyPatch) -> None:
     _wrap(patch, Region, "narrowed", lambda f, self: (self.lower.float() - 1, self.upper.float() + 1))
+
+
+@_mutation("boxes: lower and upper lines")
+def _(patch: pytest.MonkeyPatch) -> None:
+    swapped = lambda f, lines, box: f({i: Lines(*line[2:], *line[:2]) for i, line in lines.items()}, box)  # noqa: E731
+    _wrap(patch, box_bounds, "_relaxed", swapped)
+
+
+@_mutation("boxes: lines of another box")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, box_bounds, "_relaxed", lambda f, lines, box: f(lines, box.flip(0)))
+
+
+@_mutation("boxes: rows from below")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, *a: Any) -> Any:
+        bound, rows = f(*a)
+        return bound, -rows
+
+    _wrap(patch, box_bounds.BoxBounds, "functions", wrong)
+
+
+@_mutation("boxes: bounds from above")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, *a: Any) -> Any:
+        bound, rows = f(*a)
+        return bound + rows.abs().sum(2), rows
+
+    _wrap(patch, box_bounds.BoxBounds, "functions", wrong)
+
+
+@_mutation("boxes: one half lost")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, boxes, "halves", lambda f, *a: tuple(t[: len(t) // 2] for t in f(*a)))
+
+
+@_mutation("boxes: clipped at the other side")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = lambda f, low, high, below, rows, open_: f(low, high, below, -rows, open_)  # noqa: E731
+    _wrap(patch, (halfspaces, boxes), "clipped", wrong)
+
+
+@_mutation("boxes: clipped by one margin for all")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = lambda f, low, high, b, rows, open_: f(low, high, b[:, :1], rows[:, :1], open_[:, :1])  # noqa: E731
+    _wrap(patch, (halfspaces, boxes), "clipped", wrong)
+
+
+@_mutation("boxes: combinations of functions")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = lambda f, below, rows, radius: f(below, rows, 3 * radius)  # noqa: E731
+    _wrap(patch, (halfspaces, boxes), "combined", wrong)
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

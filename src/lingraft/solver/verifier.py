@@ -297,7 +297,9 @@ class _Attempt:
         One that cannot go on leaves its time to the others, unless what stopped it is what rounding does to a network
         made of lines: there, other cuts end at the same numbers.
         """
-        whole, seconds, going = self.budget, FIRST_TURN, list(turns)
+        whole, going = self.budget, list(turns)
+        # a proof is kept by the first of them alone
+        seconds = FIRST_TURN if self.proof is None else max(FIRST_TURN, whole.left / 2)
         while True:
             for turn in turns:
                 if turn not in going:
@@ -338,9 +340,11 @@ class _Attempt:
         self._enter("boxes")
         before = search.visited
         try:
-            search.run(self.budget)
+            proven = search.run(self.budget, self.stop or (lambda: False))
         finally:
             self.result.domains += search.visited - before
+        if not proven:
+            raise Exhausted("time")  # the search over the neurons, whose turn it is then, stops with a remainder
         self.proof = None  # proofs know no cuts of the input
         return self.finish("verified")
 

@@ -1,0 +1,55 @@
+"""Many boxes with margins of their own: what is called easy is true, and what is easy is found."""
+
+import random_networks as nets
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from lingraft.solver.budget import Budget
+from lingraft.solver.many_boxes import ManyBoxes
+from lingraft.solver.network import Network
+from lingraft.solver.region import Region
+from lingraft.solver.rounding import Sizes
+
+
+def _many(seed: int, above: float) -> tuple[Network, ManyBoxes, Tensor]:
+    """Twenty boxes, each with two sets of two functions; and the lowest margin of each at points of it.
+
+    One of the functions of each set is `above` its lowest value at these points, the other far below.
+    """
+    model, shape = nets.vector(seed, hidden=(6, 5))
+    network = Network.from_module(model, shape)
+    generator = torch.Generator().manual_seed(seed)
+    lower = torch.rand(20, 3, generator=generator, dtype=torch.float64)
+    upper = lower + 0.3 * torch.rand(20, 3, generator=generator, dtype=torch.float64)
+    spec = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    index = torch.randint(0, 4, (20, 2, 2), generator=generator)
+    values = torch.stack(
+        [model(nets.points(Region(*b), seed, 200, model)) @ spec.T for b in zip(lower, upper, strict=True)]
+    )
+    lowest = values.detach().amin(1)
+    shift = above - lowest.gather(1, index.flatten(1)).view(20, 2, 2)
+    shift[:, :, 1] -= 100
+    parts = values.detach().gather(2, index.flatten(1)[:, None].expand(-1, values.shape[1], -1))
+    margins = (parts.unflatten(2, (2, 2)) + shift[:, None]).amax(3).amin(2).amin(1)
+    return network, ManyBoxes(lower, upper, spec, index, shift), margins
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_what_is_easy_is_true(seed: int) -> None:
+    for above in (0.2, 0.0, -0.01):
+        network, many, margins = _many(seed, above)
+        easy = many.easy(network, Sizes(network), Budget())
+        assert not bool((easy & (margins <= 0)).any())
+
+
+def test_wide_margins_are_easy() -> None:
+    network, many, _ = _many(3, 1.0)
+    assert bool(many.easy(network, Sizes(network), Budget()).all())
+
+
+def test_nothing_is_easy_without_time() -> None:
+    network, many, _ = _many(3, 1.0)
+    assert not bool(many.easy(network, Sizes(network), Budget(0)).any())
