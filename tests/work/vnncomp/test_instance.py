@@ -116,7 +116,12 @@ def test_boxes_are_alternatives(network) -> None:
 
 def test_no_output_constraint_is_always_unsafe(network) -> None:
     net = network(linear([[1.0]], [0.0]))
-    assert ask(net, box([0], [1], Conjunction(np.zeros((0, 1)), np.zeros(0)))).word == "sat"
+    everything = Conjunction(np.zeros((0, 1)), np.zeros(0))
+    assert ask(net, box([0], [1], everything)).word == "sat"
+    assert ask(net, box([0], [1], everything), box([2], [3], everything)).word == "sat"
+    # no float32 number is between these two, and they themselves are not allowed
+    narrow = Box(np.array([0.1]), np.array([0.1 + 1e-12]), [everything], np.ones((2, 1), bool))
+    assert ask(net, narrow).word in ("unknown", "timeout")
 
 
 def test_bounds_without_a_float32_between_them(network) -> None:

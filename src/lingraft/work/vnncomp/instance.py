@@ -261,6 +261,8 @@ def maxima(network: Network, unsafe: list[Conjunction], region: Region) -> Maxim
 
 def inequalities(unsafe: list[Conjunction], least: int = 1) -> tuple[np.ndarray, np.ndarray, int]:
     """Coefficients and constants of all inequalities, as many (the last result, at least `least`) for each set."""
+    # a set without any has every output: −1 ≤ 0
+    unsafe = [part if len(part.constants) else _everything(part.coefficients.shape[1]) for part in unsafe]
     sizes = [len(part.constants) for part in unsafe]
     longest = max(least, *sizes)
     # sets of fewer inequalities repeat their last one, which changes no maximum
@@ -268,6 +270,11 @@ def inequalities(unsafe: list[Conjunction], least: int = 1) -> tuple[np.ndarray,
     rows = np.concatenate([part.coefficients[i] for part, i in zip(unsafe, index, strict=True)])
     shifts = np.concatenate([part.constants[i] for part, i in zip(unsafe, index, strict=True)])
     return rows, shifts, longest
+
+
+def _everything(outputs: int) -> Conjunction:
+    """The set of all outputs, written with one inequality."""
+    return Conjunction(np.zeros((1, outputs)), np.array([-1.0]))
 
 
 def _representable(box: Box) -> Region:
