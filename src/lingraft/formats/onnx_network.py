@@ -47,7 +47,7 @@ class FlatNetwork(ABC):
 
     @cached_property
     def before_softmax(self) -> Network | None:
-        """What a last softmax over the outputs is of, where comparing two outputs is the same; None: there is none."""
+        """What a last softmax over the outputs is of, where comparing two of them gives the same; None without one."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # it says that the softmax is left out

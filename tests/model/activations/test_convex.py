@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_grid import assert_holds, intervals
 
-from lingraft.model.activations.convex import CAP, CAPPED_EXPONENTIAL, EXPONENTIAL, RECIPROCAL, ROOT
+from lingraft.model.activations.convex import EXPONENTIAL, RECIPROCAL, ROOT
 
-RECORDS = {record.name: record for record in (EXPONENTIAL, CAPPED_EXPONENTIAL, RECIPROCAL, ROOT)}
+RECORDS = {record.name: record for record in (EXPONENTIAL, RECIPROCAL, ROOT)}
 
 
 def two(one: float, other: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -19,7 +19,6 @@ def two(one: float, other: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_on_many_intervals() -> None:
     assert_holds(EXPONENTIAL, *intervals(300.0))
-    assert_holds(CAPPED_EXPONENTIAL, *intervals(300.0), torch.tensor([CAP]).double())
     lower, upper = intervals(1e5, low=1e-6)
     assert_holds(RECIPROCAL, lower, upper)
     assert_holds(RECIPROCAL, -upper, -lower)
@@ -30,7 +29,6 @@ def test_on_many_intervals() -> None:
 @given(st.floats(-600, 600), st.floats(-600, 600))
 def test_exponentials_on_every_interval(one: float, other: float) -> None:
     assert_holds(EXPONENTIAL, *two(one, other))
-    assert_holds(CAPPED_EXPONENTIAL, *two(one, other), torch.tensor([CAP]).double())
 
 
 @settings(max_examples=30)
@@ -73,8 +71,3 @@ def test_the_gap_is_that_of_the_best_parallel_lines(name: str) -> None:
     chord = (record.value(upper) - record.value(lower)) / (upper - lower)
     rest = record.value(z) - chord[:, None] * z
     torch.testing.assert_close(record.gap(lower, upper), rest.amax(1) - rest.amin(1), rtol=1e-3, atol=1e-6)
-
-
-def test_what_a_cap_changes_is_nothing_to_a_softmax() -> None:
-    z = torch.linspace(CAP, 700, 100).double()
-    assert float((1 / (1 + z.exp()) - 1 / (1 + CAPPED_EXPONENTIAL.value(z))).abs().max()) < 1e-34

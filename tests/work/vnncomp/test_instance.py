@@ -266,3 +266,25 @@ def test_no_unsat_where_onnxruntime_gives_something_else(network: Callable[..., 
     answer = ask(read, box([125.0], [200.0], low))
     assert answer.word == "unknown"
     assert "differs from onnxruntime" in str(answer.reason)
+
+
+def test_outputs_of_a_softmax_are_compared_before_it(network) -> None:
+    """Where all probabilities are 0 or 1 in float32, only the logits say more, to bounds and to attacks."""
+    made = network(linear([[1000.0], [0.0], [-1000.0]], [300.0, 0.0, 0.0]), nn.Softmax(1))
+    assert made.before_softmax is not None
+    larger = unsafe([1.0, -1.0, 0.0, 0.0])  # y₀ ≤ y₁
+    assert ask(made, box([-0.2], [1.0], larger)).word == "unsat"
+    found = ask(made, box([-1.0], [1.0], larger))
+    assert found.word == "sat"
+    assert found.counterexample.x[0] <= -0.3
+    # anything else is about the probabilities
+    probable = unsafe([1.0, 0.0, 0.0, -0.9])  # y₀ ≤ 0.9
+    verifier, _, _ = margins(made, [probable], False)
+    assert verifier.network is not made.before_softmax
+    assert ask(made, box([0.0], [1.0], probable)).word == "unsat"
+    assert ask(made, box([-1.0], [1.0], probable)).word == "sat"
+    assert margins(made, [larger], False, prove=True)[0].network is not made.before_softmax
+
+
+def test_without_a_last_softmax_nothing_is_left_out(network) -> None:
+    assert network(linear([[1.0], [0.0]], [0.0, 0.0])).before_softmax is None

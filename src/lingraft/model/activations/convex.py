@@ -20,9 +20,6 @@ from lingraft.model.activations.record import Activation, Lines
 
 Function = Callable[[Tensor], Tensor]
 
-#: A softmax does not notice what its exponentials are beyond this: 1 / (1 + exp(80)) is 2e-35.
-CAP = 80.0
-
 #: What may be missing from a number that cannot be below 0, as a share of the largest or of 1.
 _BELOW_ZERO = 1e-8
 
@@ -79,27 +76,6 @@ EXPONENTIAL = Activation(
     lines=_exp_lines,
     gap=_exp_gap,
     size=lambda size: math.exp(min(size, 709.0)) if size <= 709 else math.inf,
-    start=(1.0, 1.0),
-)
-
-
-def _capped(z: Tensor) -> Tensor:
-    return torch.exp(z.clamp(max=CAP))
-
-
-def _capped_lines(lower: Tensor, upper: Tensor) -> Lines:
-    """Those of the exponential up to the cap, horizontal ones on what reaches beyond it."""
-    inside = _exp_lines(lower.clamp(max=CAP), upper.clamp(max=CAP))
-    low, high = _capped(lower), _capped(upper)
-    return _chosen(upper <= CAP, inside, _flat(low - SHARE * low, high + SHARE * high))
-
-
-CAPPED_EXPONENTIAL = Activation(
-    name="capped_exponential",
-    value=_capped,
-    lines=_capped_lines,
-    gap=lambda lower, upper: _exp_gap(lower.clamp(max=CAP), upper.clamp(max=CAP)),
-    size=lambda size: math.exp(min(size, CAP)),
     start=(1.0, 1.0),
 )
 

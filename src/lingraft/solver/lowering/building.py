@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx
 
 from lingraft.errors import LingraftError
-from lingraft.model.activations import Activation
+from lingraft.model.activations import Activation, kind_of
 from lingraft.model.activations.square import SQUARE
 from lingraft.model.in_place import title
 from lingraft.solver.nodes import Convolution, Dense, Gather, Node, Product, Scale, Shape, Site, Sum
@@ -99,7 +99,7 @@ class Building:
         """A function of each value of the node `source`, which is no activation of the model."""
         shape = self.nodes[source].shape
         none = torch.zeros(shape).double()
-        return self.add(Site(name, shape, [source], function.name, none.bool(), none, none, public=False))
+        return self.add(Site(name, shape, [source], kind_of(function), none.bool(), none, none, public=False))
 
     def product(self, name: str, one: int, other: int) -> int:
         """The product of two nodes of one shape, value by value, as `Product` says."""
