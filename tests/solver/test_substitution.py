@@ -26,8 +26,7 @@ def _all(network: Network, region: Region) -> tuple[SiteBounds, Unfolding]:
         found = bound_sites(network, region, Budget())
     unfolding = Unfolding(network, found.center, found.radius, found.share, Budget())
     for i in network.sites:
-        outputs = network.nodes[i].activation.between(*found.bounds[i])  # type: ignore[attr-defined]
-        unfolding.bounded(i, found.lines[i], found.unstable(network, i), outputs)
+        unfolding.bounded(i, found.lines[i], found.unstable(network, i), *found.bounds[i])
     return found, unfolding
 
 

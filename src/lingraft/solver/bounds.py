@@ -17,6 +17,9 @@ from lingraft.solver.rounding import Sizes
 from lingraft.solver.rows import Rows
 from lingraft.solver.unfolding import Unfolding
 
+#: Spans decide a neuron clearly if 0 is so far from them, as a share of their width.
+CLEAR = 0.05
+
 
 @dataclass
 class SiteBounds:
@@ -80,7 +83,7 @@ def bound_sites(
             found.lines[i] = lines_of(node, lower, upper)
             values.append(through_site(node, lower[None], upper[None]))
             if found.unfolding is not None:
-                found.unfolding.bounded(i, found.lines[i], _unstable(node, lower, upper), values[i])
+                found.unfolding.bounded(i, found.lines[i], _unstable(node, lower, upper), lower, upper)
         else:
             values.append(through_linear(node, inputs))
         found.sizes.append(sizes.of(i, found.sizes, found))
@@ -90,7 +93,11 @@ def bound_sites(
 
 
 def _sharpen(network: Network, site: Site, lower: Tensor, upper: Tensor, found: SiteBounds, budget: Budget) -> None:
-    """Bound the neurons that intervals leave open by CROWN, in place: those that what is known of taps leaves open."""
+    """Bound the neurons that intervals leave open by CROWN, in place.
+
+    Spans are only used where they decide a neuron clearly, and then CROWN does, too: the checker of certificates must
+    find bounds as good as these, and it knows intervals and CROWN.
+    """
     unfolding, before = found.unfolding, site.inputs[0]
     open_ = _open(site, lower, upper)
     if not len(open_):
@@ -99,9 +106,13 @@ def _sharpen(network: Network, site: Site, lower: Tensor, upper: Tensor, found: 
     unfolding.allow(2 * len(open_) * row_products(network, before, budget))
     spans = unfolding.spans(before)
     if spans is not None:
-        _keep(lower.view(-1), upper.view(-1), slice(None), *(end.reshape(-1) for end in spans))
-        open_ = _open(site, lower, upper)
-    if len(open_) and (spans is None or unfolding.relaxes):
+        low, high = (end.reshape(-1)[open_] for end in spans)
+        leave = torch.full_like(low, not unfolding.relaxes, dtype=torch.bool)  # without taps this is CROWN
+        if site.activation.pieces is not None:
+            leave |= torch.maximum(low, -high) > CLEAR * (high - low)
+        _keep(lower.view(-1), upper.view(-1), open_[leave], low[leave], high[leave])
+        open_ = open_[~leave]
+    if len(open_):
         better = unfolding.crown(before, open_) or crown_bounds(
             network, before, open_, found.lines, found.center, found.radius, budget, found.losses
         )
@@ -113,7 +124,7 @@ def _open(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
     return _unstable(site, lower, upper).flatten().nonzero().flatten()
 
 
-def _keep(lower: Tensor, upper: Tensor, which: Tensor | slice, low: Tensor, high: Tensor) -> None:
+def _keep(lower: Tensor, upper: Tensor, which: Tensor, low: Tensor, high: Tensor) -> None:
     """Keep the better ones of two pairs of bounds, in place."""
     lower[which] = torch.maximum(lower[which], low)
     upper[which] = torch.maximum(torch.minimum(upper[which], high), lower[which])

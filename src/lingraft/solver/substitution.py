@@ -24,7 +24,7 @@ from lingraft.solver.budget import UNLIMITED, Budget
 CHUNK = 2**22
 
 #: Values that are bounded together at least, if they are neighbours.
-TOGETHER = 32
+TOGETHER = 64
 
 #: What other work costs, measured in products of large dense matrices: a product of a small block or of a sparse
 #: matrix, adding a number to a row, finding the place of an entry, and the calls for a block.

@@ -42,13 +42,17 @@ class Unfolding:
         """There are rows to bound that would take so many products on their way back."""
         self._allowed += PER_PRODUCT * row_products
 
-    def bounded(self, i: int, lines: Lines, unstable: Tensor, outputs: tuple[Tensor, Tensor]) -> None:
-        """The lines of site `i`, its taps, and bounds of its outputs, each of its shape."""
-        low, high = outputs
+    def bounded(self, i: int, lines: Lines, unstable: Tensor, lower: Tensor, upper: Tensor) -> None:
+        """The lines of site `i`, its taps, and the bounds on which the lines are used, each of its shape."""
+        low = torch.minimum(*(lines.lower_slope * end + lines.lower_intercept for end in (lower, upper)))
+        high = torch.maximum(*(lines.upper_slope * end + lines.upper_intercept for end in (lower, upper)))
         self._sites[i] = lines, unstable.flatten().nonzero().flatten(), low.reshape(-1), high.reshape(-1)
 
     def spans(self, i: int) -> tuple[Tensor, Tensor] | None:
-        """Bounds of all values of linear node `i`, in which every tap can be anything between its bounds."""
+        """Bounds of all values of linear node `i`, in which every tap can be anything between its lines.
+
+        CROWN, which uses the same lines, is at least as good wherever the bounds of taps are its own.
+        """
         x = self._reach(i)
         if x is None:
             return None
@@ -64,7 +68,7 @@ class Unfolding:
         whole, by_place = substitutions(x, index, taps, len(self.radius))
         if not self._pay(min(whole, by_place)):
             return None
-        low, high = substituted(x, index, taps, self.radius, whole <= by_place, self.budget)
+        low, high = substituted(x, index, taps, self.radius, x.places == 1 or whole <= by_place, self.budget)
         loss = self._loss(x).reshape(-1)[index]
         return low - loss, high + loss
 
