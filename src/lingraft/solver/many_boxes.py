@@ -14,7 +14,7 @@ from lingraft.solver.network import Network
 from lingraft.solver.rounding import Sizes
 
 #: Boxes that are bounded at once, and how often each may be cut in half before it is left to others.
-BATCH, CUTS = 512, 8
+BATCH, CUTS = 512, 4
 
 
 @dataclass

@@ -91,7 +91,7 @@ class Instance:
         answer = Answer("unsat")
         open_ = list(self.property.boxes)
         if len(open_) > 1 and not limits.prove:
-            left = self._without_easy(open_, limits, budget.part(budget.left / 2))
+            left = self._without_easy(open_, limits, budget.part(budget.left / 4))
             advance(len(open_) - len(left))
             open_, answer.stage = left, "boxes"
         while open_ and answer.word != "sat":
