@@ -83,6 +83,18 @@ def test_a_scale_may_depend_on_data_model_and_method():
     assert "--lr" not in trained["ibp"].arguments(ROOT)  # the default of certified training
 
 
+def test_a_scale_may_depend_on_data_and_method_together():
+    trained = {
+        (stage.options["data"], stage.options.get("method")): stage
+        for stage in plan("front", rows=["FAT", "SABR, λ = 0.4"]).stages
+        if stage.command == "train"
+    }
+    assert trained["cifar10", "sabr"].options["epochs"] == trained["cifar10", None].options["epochs"]
+    assert "--initialization" not in trained["cifar10", "sabr"].arguments(ROOT)  # that of certified training
+    assert "--initialization" in trained["cifar10", None].arguments(ROOT)
+    assert trained["mnist", "sabr"].options["epochs"] > trained["mnist", None].options["epochs"]
+
+
 def test_a_recipe_may_verify_less_at_a_scale():
     usual = {stage.options["images"] for stage in plan("main").stages if stage.command == "verify"}
     fewer = {stage.options["images"] for stage in plan("certified").stages if stage.command == "verify"}
