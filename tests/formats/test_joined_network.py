@@ -1,15 +1,13 @@
-"""Networks joined into one, and values inside of a network as outputs: what onnxruntime says of each by itself."""
+"""Networks joined into one: what onnxruntime says of each by itself."""
 
 from pathlib import Path
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 import torch
 from torch import nn
 
-from lingraft import LingraftError
 from lingraft.formats.joined_network import JoinedNetwork, Part
 from lingraft.formats.onnx_export import export_onnx
 from lingraft.formats.onnx_network import OnnxNetwork
@@ -44,20 +42,3 @@ def test_joined_networks_are_each_of_them(files):
         assert np.array_equal(joined.run(x), expected)
         np.testing.assert_allclose(network.forward(torch.from_numpy(x)[None])[0].numpy(), expected, atol=1e-5)
     assert JoinedNetwork(parts[:2], 4, with_inputs=False).run(points[0]).shape == (3,)
-
-
-def test_a_value_inside_is_an_output(files):
-    inside = [node.output[0] for node in onnx.load(files[0]).graph.node if node.op_type == "Relu"]
-    hidden = OnnxNetwork(files[0], output=inside[0])
-    assert hidden.outputs == 5
-    model = onnx.load(files[0])
-    model.graph.output.append(onnx.helper.make_tensor_value_info(inside[0], onnx.TensorProto.FLOAT, [None, 5]))
-    x = np.array([0.5, -1, 0.25], np.float32)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    feeds = {session.get_inputs()[0].name: x.reshape(1, 1, 3)}
-    assert np.array_equal(hidden.run(x), session.run([inside[0]], feeds)[0].ravel())
-    onnx.save(model, files[0])
-    assert np.array_equal(OnnxNetwork(files[0], output=1).run(x), hidden.run(x)), "now the second output"
-    for output, message in (("nothing", "with the name 'nothing'"), (2, "about output 3, but the network has 2")):
-        with pytest.raises(LingraftError, match=message):
-            OnnxNetwork(files[0], output=output)

@@ -1,0 +1,50 @@
+"""Networks of ONNX files, and values inside of them as outputs: what onnxruntime says."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+
+from lingraft import LingraftError
+from lingraft.formats.onnx_export import export_onnx
+from lingraft.formats.onnx_network import OnnxNetwork
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Three inputs in the shape (1, 3), to five values, to two outputs."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+    export_onnx(model.eval(), tmp_path / "f.onnx", input_shape=(1, 3))
+    return tmp_path / "f.onnx"
+
+
+def test_flat_inputs_and_outputs(file):
+    network = OnnxNetwork(file)
+    assert (network.inputs, network.outputs, network.input_shape, network.name) == (3, 2, (1, 3), str(file))
+    x = np.array([0.5, -1, 0.25], np.float32)
+    ours = network.verifier(double=True).network.forward(torch.from_numpy(x).double().view(1, 1, 3))
+    np.testing.assert_allclose(ours[0].numpy(), network.run(x), atol=1e-6)
+    doubled = network.verifier(True, nn.Linear(2, 1, dtype=torch.float64)).network
+    assert doubled.forward(torch.zeros(1, 1, 3).double()).shape == (1, 1), "with a layer behind it"
+
+
+def test_a_value_inside_is_an_output(file):
+    inside = [node.output[0] for node in onnx.load(file).graph.node if node.op_type == "Relu"]
+    hidden = OnnxNetwork(file, output=inside[0])
+    assert hidden.outputs == 5
+    model = onnx.load(file)
+    model.graph.output.append(onnx.helper.make_tensor_value_info(inside[0], onnx.TensorProto.FLOAT, [None, 5]))
+    x = np.array([0.5, -1, 0.25], np.float32)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = {session.get_inputs()[0].name: x.reshape(1, 1, 3)}
+    assert np.array_equal(hidden.run(x), session.run([inside[0]], feeds)[0].ravel())
+    onnx.save(model, file)
+    assert np.array_equal(OnnxNetwork(file, output=1).run(x), hidden.run(x)), "now the second output"
+    for output, message in (("nothing", "with the name 'nothing'"), (2, "about output 3, but the network has 2")):
+        with pytest.raises(LingraftError, match=message):
+            OnnxNetwork(file, output=output)
