@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from lingraft.formats.exit_codes import EXIT_CODES
+from lingraft.exit_codes import EXIT_CODES
 
 #: Seconds, and share of the limit, that an answer may be late before the process ends without it.
 GRACE, SHARE = 0.5, 0.02

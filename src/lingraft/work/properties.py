@@ -10,8 +10,8 @@ from typing import Any
 from lingraft.checker.format import Certificate, Part
 from lingraft.device import resolve_device
 from lingraft.errors import LingraftError
+from lingraft.exit_codes import EXIT_CODES
 from lingraft.formats.answer import Answer
-from lingraft.formats.exit_codes import EXIT_CODES
 from lingraft.formats.network_files import network_files
 from lingraft.formats.onnx_network import OnnxNetwork
 from lingraft.formats.vnnlib import Box

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from lingraft.exit_codes import EXIT_CODES
 from lingraft.files import append_line, read_lines, replacing
 from lingraft.formats.answer import Answer, Counterexample
 from lingraft.formats.benchmark import Entry
-from lingraft.formats.exit_codes import EXIT_CODES
 from lingraft.work.vnncomp.score import Record
 
 #: Answers that trying again would not change, unless there is more time.
