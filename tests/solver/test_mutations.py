@@ -95,6 +95,20 @@ def _bounds_hold() -> None:
                 assert bool((seen[name] <= upper + ROUNDING).all())
 
 
+def _spans_hold() -> None:
+    for model, region, points, *_ in _networks():
+        network = Network.from_module(model, region.lower.shape)
+        found, values = bound_sites(network, region, Budget()), network.values(points)
+        again = unfolding.Unfolding(network, found.center, found.radius, found.share, Budget())
+        for i in network.sites:
+            again.bounded(i, found.lines[i], found.unstable(network, i), *found.bounds[i])
+        for i in network.sites:
+            before = network.nodes[i].inputs[0]
+            span = again.spans(before)
+            assert span is not None
+            assert bool(((values[before] >= span[0] - ROUNDING) & (values[before] <= span[1] + ROUNDING)).all())
+
+
 def _bounds_are_crowns() -> None:
     """Unstable neurons have the same bounds whether rows pass back or values unfold."""
     for model, region, *_ in _networks():
@@ -308,6 +322,7 @@ def _search_alone_is_exact() -> None:
 
 def _checks() -> None:
     _bounds_hold()
+    _spans_hold()
     _bounds_are_crowns()
     _the_collapsed_network_is_the_network()
     _domains_are_bounded()
