@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from lingraft.pool.problems import VerifyProblems
 from lingraft.pool.work import Divided
-from lingraft.solver.bab import Search, Stopped
-from lingraft.solver.budget import Budget
+from lingraft.solver import verifier as verifier_module
+from lingraft.solver.bab import Pool, Search, Stopped
+from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.confirmation import checked
 from lingraft.solver.division import Division
-from lingraft.solver.dual import Dual, root_domains
+from lingraft.solver.dual import Domains, Dual, root_domains
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.remainder import OpenMargin, Remainder
 from lingraft.solver.request import Limits, Request
@@ -107,6 +108,7 @@ def in_parts(request: Request) -> tuple[Result, int]:
 def test_parts_give_the_verdict_of_the_whole(above: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without attacks before the branching, which would find the counterexamples at once."""
     monkeypatch.setattr(Falsifier, "search", lambda *arguments: None)
+    monkeypatch.setattr(verifier_module, "FEW_INPUTS", 0)  # which of two searches is faster is not asked here
     divisions = 0
     for seed in (1, 3):
         request = nets.branchy(seed, above)
@@ -148,3 +150,37 @@ def test_verified_only_if_all_parts_are(verdicts: list[str], expected: str | Non
         assert result.verdict == expected
         assert (result.reason == "time") == (expected == "unknown")
         assert (result.domains, result.seconds, result.crown) == (10 + 2 * len(verdicts), 3.0 + len(verdicts), [1.0])
+
+
+def test_a_copy_of_a_remainder_keeps_what_is_taken_from_it() -> None:
+    *_, collapsed, _, _ = nets.partly_negative(3, "relu", 0.5)
+    dual, root = Dual(collapsed, torch.float32), root_domains(collapsed, torch.float32)
+    pool = Pool(dual.bound(root).repeat(2), Domains.join([root, root]))
+    remainder = Remainder(collapsed, torch.tensor([0]), [OpenMargin(root, dual.bound(root), pool)])
+    copied = remainder.copy().margins[0].pool
+    assert copied is not None
+    copied.take(1)
+    assert (len(copied), len(pool), len(pool.domains)) == (1, 2, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("above", [0.05, -0.05])
+def test_parts_have_the_verdict_of_the_whole_where_only_boxes_find_it(above: float) -> None:
+    """The search over neurons has no time for what it resumes: the region is cut instead."""
+    request = nets.branchy(3, above)
+    verifier, problem = Verifier(request.network), request.problem(0)
+    whole = verifier.verify(problem, 60, stop=after(1))
+    if whole.remainder is None:
+        assert whole.verdict == ("verified" if above > 0 else "falsified")
+        return
+    verdicts = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Search, "run", _out_of_time)
+        for part in whole.remainder.divide(2):
+            left = Remainder(whole.remainder.collapsed, whole.remainder.numbers, part)
+            verdicts.append(verifier.resume(problem, left, 60).verdict)
+    assert set(verdicts) == ({"verified"} if above > 0 else {"falsified"})
+
+
+def _out_of_time(*_: object) -> None:
+    raise Exhausted("time")

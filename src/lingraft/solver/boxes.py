@@ -116,7 +116,7 @@ class BoxSearch:
         self.widest = max(1, int(min(4096, memory / 4 / (160 * sum(node.size for node in network.nodes)))))
 
     def run(self, budget: Budget, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Whether all boxes are proven; not if `stop` said so before."""
+        """Whether all boxes are proven; not if `stop`, asked before every batch, says so first."""
         while len(self.open):
             if stop():
                 return False

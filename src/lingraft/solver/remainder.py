@@ -42,6 +42,11 @@ class Remainder:
     numbers: Tensor
     margins: list[OpenMargin]
 
+    def copy(self) -> "Remainder":
+        """The same, with pools that a search can change."""
+        pools = [None if m.pool is None else Pool(m.pool.bounds, replace(m.pool.domains)) for m in self.margins]
+        return replace(self, margins=[replace(m, pool=pool) for m, pool in zip(self.margins, pools, strict=True)])
+
     def divide(self, parts: int) -> list[list[OpenMargin]]:
         """The open margins dealt out to at most so many parts."""
         pieces = [piece for margin in self.margins for piece in margin.divide(parts)]

@@ -284,29 +284,35 @@ class _Attempt:
         self._attack(left[torch.tensor(order, device=left.device)], LONG_STEPS, LONG_RESTARTS)
         open_margins = [OpenMargin(domains.select(left.new_tensor([i])), bounds[i : i + 1]) for i in order]
         work = Remainder(collapsed, left, open_margins)
-        if int((self.problem.region.upper > self.problem.region.lower).sum()) > FEW_INPUTS:
+        if self._moving_inputs > FEW_INPUTS:
             return self._branch(dual, exact, work, proofs)
         return self._take_turns(
             lambda: self._branch(dual, exact, work, self._prove(collapsed, left, domains, open_)),
             partial(self._split, self._box_search(left[left.new_tensor(order)])),
         )
 
-    def _take_turns(self, *turns: Callable[[], Result]) -> Result:
+    @property
+    def _moving_inputs(self) -> int:
+        """How many inputs have any width."""
+        return int((self.problem.region.upper > self.problem.region.lower).sum())
+
+    def _take_turns(self, *turns: Callable[[], Result | None]) -> Result:
         """Several ways to search, each for as long as the budget that it finds, until one of them has an answer.
 
-        One that cannot go on leaves its time to the others, unless what stopped it is what rounding does to a network
-        made of lines: there, other cuts end at the same numbers.
+        One that gives up (None) or cannot go on leaves its time to the others, unless what stopped it is what rounding
+        does to a network made of lines: there, other cuts end at the same numbers.
         """
         whole, going = self.budget, list(turns)
         # a proof is kept by the first of them alone
         seconds = FIRST_TURN if self.proof is None else max(FIRST_TURN, whole.left / 2)
-        while True:
-            for turn in turns:
-                if turn not in going:
-                    continue
+        while going:
+            for turn in tuple(going):
                 self.budget = whole.part(seconds) if len(going) > 1 else whole
                 try:
-                    return turn()
+                    result = turn()
+                    if result is not None:
+                        return result
+                    going.remove(turn)
                 except Exhausted as end:
                     whole.check_time()
                     if end.reason != "time":
@@ -314,6 +320,7 @@ class _Attempt:
                     if not going or (end.reason == "numerical" and self.verifier.provable):
                         raise
             seconds *= 2
+        raise Exhausted("time")
 
     def _box_search(self, margins: Tensor) -> BoxSearch:
         """One over the whole region, for these margins."""
@@ -335,22 +342,35 @@ class _Attempt:
             self.budget.memory,
         )
 
-    def _split(self, search: BoxSearch) -> Result:
-        """Branch and bound over the input."""
+    def _split(self, search: BoxSearch) -> Result | None:
+        """Branch and bound over the input; None if a turn is not even enough to cut every input once."""
         self._enter("boxes")
         before = search.visited
         try:
-            proven = search.run(self.budget, self.stop or (lambda: False))
+            search.run(self.budget)
+        except Exhausted as end:
+            if end.reason != "time" or search.visited - before > self._moving_inputs:
+                raise
+            return None
         finally:
             self.result.domains += search.visited - before
-        if not proven:
-            raise Exhausted("time")  # the search over the neurons, whose turn it is then, stops with a remainder
         self.proof = None  # proofs know no cuts of the input
         return self.finish("verified")
 
     def resume(self, remainder: Remainder) -> Result:
-        """Branch and bound of what an earlier attempt left."""
-        return self._branch(*self._duals(remainder.collapsed), remainder, {})
+        """Branch and bound of what an earlier attempt left; where inputs are few, in turn with that over the input.
+
+        The latter proves the margins on all of the region, and so what is left of them.
+        """
+        duals = self._duals(remainder.collapsed)
+        if self._moving_inputs > FEW_INPUTS:
+            return self._branch(*duals, remainder, {})
+        margins = torch.cat([remainder.numbers[margin.base.margin] for margin in remainder.margins]).unique()
+        # a turn that comes to its end in the middle of a batch has taken domains out of its pool: each has its own
+        return self._take_turns(
+            lambda: self._branch(*duals, remainder.copy(), {}),
+            partial(self._split, self._box_search(margins)),
+        )
 
     def _duals(self, collapsed: Collapsed) -> tuple[Dual, Dual]:
         """One to search with, and one in float64 to prove with."""
