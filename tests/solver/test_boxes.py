@@ -163,3 +163,16 @@ def test_margins_that_are_maxima_are_proven_by_their_parts() -> None:
     assert visited[1] < visited[0]
     lower = _search(network, region, torch.ones(1, 1).double(), torch.full((1,), -0.21).double(), maxima=maxima)
     assert _verdict(lower) == "falsified"
+
+
+@pytest.mark.parametrize("above", [1e-3, -1e-3])
+def test_the_verifier_decides_a_smooth_network_with_a_narrow_margin(above: float) -> None:
+    """Whoever is first, by cutting intervals of neurons or boxes of the input: it does not end as unknown."""
+    model, shape = nets.vector(5, "tanh", inputs=2, hidden=(6, 5), gain=2)
+    region, spec = nets.box(shape, 5, 0.8), nets.margins(0)[:1]
+    ends = zip(region.lower.tolist(), region.upper.tolist(), strict=True)
+    grid = torch.cartesian_prod(*(torch.linspace(a, b, 400).double() for a, b in ends))
+    with torch.no_grad():
+        margins = model(grid) @ spec.T
+    result = nets.verify(model, region, spec, (above - margins.min())[None], image=grid[margins.argmax()])
+    assert result.verdict == ("verified" if above > 0 else "falsified")
