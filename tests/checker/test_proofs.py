@@ -20,6 +20,7 @@ from lingraft.solver.falsify import Falsifier
 from lingraft.solver.network import Network
 from lingraft.solver.request import Request
 from lingraft.solver.verifier import Verifier
+from lingraft.solver.worth import Worth
 from lingraft.work.certify import Certifier
 
 pytestmark = pytest.mark.slow
@@ -119,6 +120,31 @@ def test_every_verified_verdict_has_a_certificate_that_checks(checked, tmp_path,
     assert leaves >= verified
     assert clips
     assert facets
+
+
+def test_proofs_in_which_only_some_domains_were_clipped(checked, monkeypatch):
+    """Whether clipping pays is measured, so a search may begin with it late, or leave it out at times."""
+    late, calls = 3, 0
+
+    def at_times(_: Worth) -> bool:
+        nonlocal calls
+        calls += 1
+        return calls > late and calls % 2 == 0
+
+    monkeypatch.setattr(Worth, "clip_now", at_times)
+    clips = splits = 0
+    for seed in range(1, 5):
+        model = made("convolutional", seed)
+        network, request = checked(model, SHAPE), question(model, seed, 0.2)
+        calls = 0
+        result = Verifier(request.network).verify(request.problem(0), 20, prove=True)
+        if result.verdict != "verified":
+            continue
+        certificate = CertificateWriter(request.network, network).certificate(claim_of_image(request, 0, {}), result)
+        check(decode(encode(certificate)), network)
+        clips += sum(len(tree.clips.nodes) for tree in certificate.trees)
+        splits += result.domains // 2
+    assert 0 < clips < splits
 
 
 def test_wrong_proofs_of_a_wrong_verifier_are_rejected(checked, monkeypatch):

@@ -1,11 +1,24 @@
 """Better multipliers: Adam (Kingma & Ba 2015) on α and β of many domains at once."""
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from lingraft.solver.dual import Domains, Dual, edge_of
+from lingraft.model.activations import Lines
+from lingraft.solver.dual import Domains, Dual, Row, edge_of
+
+#: Size of the first step, and what it shrinks by in each. Steps go on through points where the bound falls: it has many
+#: kinks, at which an ascent that only ever rises comes to rest.
+RATE, DECAY = 0.1, 0.95
+
+#: Steps over which the gain of a domain is measured: if the first are too long, a shorter one still gets its turn.
+WINDOW = 3
+
+#: Bounds (B,) → what a step must gain (B,) in domains that have them.
+LeastGain = Callable[[Tensor], Tensor]
 
 
 class Adam:
@@ -15,6 +28,12 @@ class Adam:
         self.value, self.low, self.high = value, low, high
         self.first, self.second = torch.zeros_like(value), torch.zeros_like(value)
         self.step = 0
+
+    def select(self, columns: Tensor) -> "Adam":
+        """The same for some of the columns."""
+        result = Adam(self.value[:, columns], self.low, self.high)
+        result.first, result.second, result.step = self.first[:, columns], self.second[:, columns], self.step
+        return result
 
     def ascend(self, gradient: Tensor, rate: float | Tensor) -> None:
         """One step; `gradient` is used up."""
@@ -38,6 +57,15 @@ class Beta:
         self.value = domains.beta[self.rows]
         self.push = torch.zeros_like(domains.beta) if len(self.rows) else None
         self.adam = Adam(self.value, -torch.inf if self.smooth else 0.0, torch.inf)
+
+    def select(self, columns: Tensor) -> "Beta":
+        """The same for some of the domains."""
+        result = copy(self)
+        result.sign, result.lower, result.upper = (t[:, columns] for t in (self.sign, self.lower, self.upper))
+        result.adam = self.adam.select(columns)
+        result.value = result.adam.value
+        result.push = None if self.push is None else self.push[:, columns]
+        return result
 
     def pushes(self) -> Tensor | None:
         """σ·β (T, B), None where nothing is split."""
@@ -66,29 +94,98 @@ class Beta:
         domains.beta = domains.beta.index_copy(0, self.rows, self.value) if len(self.rows) else domains.beta
 
 
-def improve(
-    dual: Dual, domains: Domains, steps: int, rate: float = 0.1, decay: float = 0.95, enough: float = torch.inf
-) -> tuple[Tensor, Domains]:
-    """Bounds (B,) after `steps` steps, and the domains with the multipliers that give them.
+class _Climb:
+    """The ascent of some domains: their multipliers, the best so far, and how the bounds rose."""
 
-    A domain whose bound exceeds `enough` keeps its multipliers from then on.
+    def __init__(self, dual: Dual, domains: Domains):
+        self.dual, self.domains = dual, domains
+        self.rows, self.lines, open_ = dual.rows(domains), dual.lines(domains), dual.open(domains)
+        self.fixed, self.free = torch.where(open_, 0.0, self.lines.lower_slope), open_.to(dual.dtype)
+        self.alpha, self.beta = Adam(domains.alpha.clone(), 0.0, 1.0), Beta(domains, dual)
+        self.row = self._bound()
+        self.rate = RATE
+        #: α and β where the bounds were best
+        self.kept = [self.alpha.value.clone(), self.beta.value.clone()]
+        #: the best bounds after each of the last steps
+        self.past = [self.row.c]
+
+    def select(self, columns: Tensor) -> "_Climb":
+        """The same for some of the domains."""
+        result = copy(self)
+        result.domains = self.domains.select(columns)
+        result.rows = self.dual.rows(result.domains)
+        result.lines = Lines(*(line[:, columns] for line in self.lines))
+        result.alpha = self.alpha.select(columns)
+        result.beta = self.beta.select(columns)
+        result.row = Row(*(t[..., columns] for t in self.row))
+        result.fixed, result.free, *result.kept = (t[:, columns] for t in (self.fixed, self.free, *self.kept))
+        result.past = [bounds[columns] for bounds in self.past]
+        return result
+
+    @property
+    def best(self) -> Tensor:
+        """The best bounds (B,) so far."""
+        return self.past[-1]
+
+    @property
+    def gain(self) -> Tensor:
+        """What each of the last steps gained (B,) on the average; infinite before there were enough of them."""
+        if len(self.past) <= WINDOW:
+            return torch.full_like(self.best, torch.inf)
+        return (self.past[-1] - self.past[-1 - WINDOW]) / WINDOW
+
+    def step(self, moving: Tensor) -> None:
+        """One step of the domains that are `moving` (B,)."""
+        _, z, _, gradient = self.dual.forward(self.row, self.lines)
+        rate = self.rate * moving.to(self.dual.dtype)
+        self.beta.ascend(z, rate)
+        self.alpha.ascend(gradient.mul_(self.free), rate)
+        self.rate *= DECAY
+        self.row = self._bound()
+        rises = self.row.c > self.best
+        for old, new in zip(self.kept, (self.alpha.value, self.beta.value), strict=True):
+            torch.where(rises, new, old, out=old)
+        self.past = [*self.past[-WINDOW:], torch.where(rises, self.row.c, self.best)]
+
+    def _bound(self) -> Row:
+        """With the multipliers as they are."""
+        self.lines = self.lines._replace(lower_slope=torch.addcmul(self.fixed, self.free, self.alpha.value))
+        return self.dual.backward(self.rows, self.lines, self.beta.pushes(), self.beta.edge())
+
+    def found(self) -> Domains:
+        """The domains with the best multipliers."""
+        result = replace(self.domains, alpha=self.kept[0])
+        self.beta.value = self.kept[1]
+        self.beta.store(result)
+        return result
+
+
+def improve(
+    dual: Dual, domains: Domains, steps: int, enough: float = torch.inf, worth: LeastGain | None = None
+) -> tuple[Tensor, Domains]:
+    """Bounds (B,) after at most `steps` steps, and the domains with the multipliers that give them: the best seen.
+
+    A domain is done whose bound exceeds `enough`, or rises by less in a step than is worth it, which `worth` tells (B,)
+    for bounds (B,).
     """
-    result = replace(domains, alpha=domains.alpha.clone())
-    rows, lines, open_ = dual.rows(domains), dual.lines(domains), dual.open(domains)
-    beta = Beta(domains, dual)
-    alpha = Adam(result.alpha, 0.0, 1.0)
-    fixed = torch.where(open_, 0.0, lines.lower_slope)
-    free = open_.to(dual.dtype)
-    for step in range(steps + 1):
-        lines = lines._replace(lower_slope=torch.addcmul(fixed, free, alpha.value))
-        row = dual.backward(rows, lines, beta.pushes(), beta.edge())
-        below = row.c <= enough
-        if step == steps or not bool(below.any()):
+    climb = _Climb(dual, domains)
+    left = torch.arange(len(domains), device=domains.margin.device)
+    done: list[tuple[Tensor, Tensor, Domains]] = []
+    for _ in range(steps):
+        moving = climb.best <= enough
+        if worth is not None:
+            moving &= climb.gain > worth(climb.best)
+        going = moving.nonzero().flatten()
+        if not len(going):
             break
-        _, z, _, gradient = dual.forward(row, lines)
-        moving = below.to(dual.dtype) * rate
-        beta.ascend(z, moving)
-        alpha.ascend(gradient.mul_(free), moving)
-        rate *= decay
-    beta.store(result)
-    return row.c, result
+        if 2 * len(going) <= len(left):  # the others need not be bounded any more
+            rest = (~moving).nonzero().flatten()
+            finished = climb.select(rest)
+            done.append((left[rest], finished.best, finished.found()))
+            climb, left, moving = climb.select(going), left[going], moving[going]
+        climb.step(moving)
+    if not done:
+        return climb.best, climb.found()
+    done.append((left, climb.best, climb.found()))
+    order = torch.cat([columns for columns, _, _ in done]).argsort()
+    return torch.cat([best for _, best, _ in done])[order], Domains.join([d for _, _, d in done]).select(order)

@@ -19,18 +19,22 @@ from lingraft.solver.leaf import solve_leaf
 from lingraft.solver.margin import MARGIN, proven
 from lingraft.solver.proof import Clip, MarginProof, Split, UsedForms, whole
 from lingraft.solver.tighten import tighten
+from lingraft.solver.worth import Worth, need
 
 #: The search for multipliers stops at a bound of this, a little more than `MARGIN`.
 ENOUGH = 1e-4
 
-#: Steps on the multipliers of a new domain, which start from the parent's, and again when its bounds were clipped.
-STEPS, CLIPPED_STEPS = 4, 2
+#: Steps on the multipliers of the region, each time that something about it has changed.
+REGION_STEPS = 12
+
+#: Steps on the multipliers of a domain at most; they end when splitting is worth more (`worth.py`).
+MOST_STEPS = 40
 
 #: Taps whose bounds are tightened in one round, and the steps on their multipliers.
 TIGHTENED, TIGHTENING_STEPS = 60, 6
 
-#: A batch should take about this number of seconds, and rounds of tightening stop when they gain less than this share.
-PACE, WORTHWHILE = 0.4, 0.03
+#: Rounds of tightening become rarer when they gain less than this share.
+WORTHWHILE = 0.03
 
 #: Facets, which make a step on the multipliers slower, are used if they raise the bound of the region by this share.
 WORTHWHILE_FACETS = 0.05
@@ -111,6 +115,7 @@ class Search:
         proof: MarginProof | None = None,
         stop: Callable[[], bool] | None = None,
         branching: str = "smart",
+        worth: Worth | None = None,
     ):
         self.collapsed, self.dual, self.exact = collapsed, dual, exact
         self.branching_rule = branching
@@ -119,7 +124,11 @@ class Search:
         self.visited = 0
         #: domains fit that many at once, at about thirty tensors over taps and pixels each
         self.widest = int(min(1024, max(1, budget.memory / 4 / (30 * 4 * (collapsed.count + len(collapsed.center))))))
+        self.worth = worth or Worth(self.widest)
         self.tightening = self.branching = 0.0
+        self.patience = 1.0
+        #: how often each tap was tightened: others come first then
+        self.turns = torch.zeros_like(collapsed.lower)
 
     def run(self, base: Domains, bound: Tensor, pool: Pool | None = None) -> None:
         """Prove the margin of `base` (one domain), whose bound with its multipliers is `bound` (1,).
@@ -127,29 +136,28 @@ class Search:
         With a `pool`, which is (a part of) what a stopped search left, only its domains; `base` is then not tightened
         any more.
         """
-        (base, bound), worthwhile = self._use_facets(base, bound), False
+        base, bound = self._use_facets(base, bound)
+        tightens = pool is None
         if pool is None:
             if bool((bound <= ENOUGH).any()):
-                base, bound, worthwhile = self._tighten(base, bound)
+                base, bound = self._tighten(base, bound)
             pool = Pool(bound[:0], base.select(torch.tensor([], dtype=torch.long, device=bound.device)))
             self._keep(pool, bound, base, base)
-        batch = 8
+        batch = self.worth.batch
         while len(pool):
             self.budget.check_time()
-            if self.stop is not None and not worthwhile and len(pool) > 1 and self.stop():
+            pays = tightens and self.patience == 1  # for the whole region, so before it is divided
+            if self.stop is not None and not pays and len(pool) > 1 and self.stop():
                 raise Stopped(pool, base)
             self.budget.allow(4 * pool.size)
-            if worthwhile and self.branching > self.tightening:
-                base, bound, worthwhile = self._tighten(base, bound)
+            if tightens and self.branching > self.patience * self.tightening:
+                base, bound = self._tighten(base, bound)
                 pool.restrict(base)
-            started = time.monotonic()
-            self._expand(pool, pool.take(batch), base)
+            started, parents = time.monotonic(), pool.take(batch.size)
+            self._expand(pool, parents, base)
             spent = time.monotonic() - started
             self.branching += spent
-            if spent < PACE:
-                batch = min(2 * batch, self.widest)
-            elif spent > 2 * PACE:
-                batch = max(1, batch // 2)
+            batch.add(len(parents), spent)
 
     def _use_facets(self, base: Domains, bound: Tensor) -> tuple[Domains, Tensor]:
         """Bound the first site's taps by facets from now on if that pays for the whole region.
@@ -163,7 +171,7 @@ class Search:
         shares = fit(first, self.dual, base)
         facets = first.facets(shares)
         dual = self.dual.with_facets(facets)
-        better, improved = improve(dual, replace(base, alpha=self._first_alpha(base, 1.0)), 3 * STEPS, enough=ENOUGH)
+        better, improved = improve(dual, replace(base, alpha=self._first_alpha(base, 1.0)), REGION_STEPS, enough=ENOUGH)
         if not bool(better - bound > WORTHWHILE_FACETS * bound.abs()):
             return base, bound
         self.dual, self.exact = dual, self.exact.with_facets(facets)
@@ -178,39 +186,60 @@ class Search:
         where[next(taps.last for taps in self.collapsed.taps if taps.last) :] = False
         return torch.where(where, value, base.alpha)
 
-    def _tighten(self, base: Domains, bound: Tensor) -> tuple[Domains, Tensor, bool]:
-        """One round of tightening over the whole region: that, its new bound, and whether another round may pay."""
+    def _tighten(self, base: Domains, bound: Tensor) -> tuple[Domains, Tensor]:
+        """One round of tightening over the whole region: that, and its new bound.
+
+        The next one comes when branching has taken `patience` times as long as all rounds: twice that after a round
+        that gained little.
+        """
         started = time.monotonic()
-        score = scores(self.dual, base, self.dual.evaluate(base))[:, 0]
+        score = scores(self.dual, base, self.dual.evaluate(base))[:, 0] / (1 + self.turns)
         count = min(TIGHTENED, int(torch.isfinite(score).sum()))
         if not count:
-            return base, bound, False
+            self.patience = torch.inf
+            return base, bound
         # the margin's facets are no good start for taps
         alpha = base.alpha if self.dual.facets is None else self._first_alpha(base, 0.0)
         start = replace(base, lower=base.lower.clone(), upper=base.upper.clone(), alpha=alpha)
-        for taps in score.topk(count).indices.split(max(1, self.widest // 2)):
+        chosen = score.topk(count).indices
+        self.turns[chosen] += 1
+        for taps in chosen.split(max(1, self.widest // 2)):
             self.budget.check_time()
             round_ = tighten(self.dual, self.exact, start, taps, TIGHTENING_STEPS)  # the bounds of `start`, in place
             if self.proof is not None:
                 self.proof.rounds.append(round_)
         base = replace(base, lower=start.lower, upper=start.upper)
         if bool((base.lower > base.upper).any()):
-            return base, torch.full_like(bound, torch.inf), False
-        better, improved = improve(self.dual, base, 3 * STEPS, enough=ENOUGH)
+            return base, torch.full_like(bound, torch.inf)
+        better, improved = improve(self.dual, base, REGION_STEPS, enough=ENOUGH)
         self.tightening += time.monotonic() - started
-        return replace(base, alpha=improved.alpha), better, bool(better - bound > WORTHWHILE * bound.abs())
+        self.patience = 1.0 if bool(better - bound > WORTHWHILE * bound.abs()) else 2 * self.patience
+        return replace(base, alpha=improved.alpha), better
 
-    def _keep(self, pool: Pool, bounds: Tensor, domains: Domains, base: Domains) -> None:
-        """Keep what is not proven, with clipped bounds."""
+    def _keep(self, pool: Pool, bounds: Tensor, domains: Domains, base: Domains) -> float:
+        """Keep what is not proven, clipped where that is worth it; the sum of what all of it needs."""
         bounds, domains = self._unproven(bounds, domains)
+        if len(domains) and self.worth.clip_now():
+            started, before, after = time.monotonic(), bounds, torch.zeros_like(bounds)
+            self._clip(domains, base)
+            columns = (domains.lower <= domains.upper).all(0).nonzero().flatten()
+            domains = self._without_empty(domains)
+            if len(domains):
+                bounds, domains = self._improve(domains)
+                after[columns] = bounds
+                bounds, domains = self._unproven(bounds, domains)
+            self.worth.clipped(before, after, time.monotonic() - started)
         if not len(domains):
-            return
-        self._clip(domains, base)
-        domains = self._without_empty(domains)
-        if len(domains):
-            bounds, domains = self._unproven(*improve(self.dual, domains, CLIPPED_STEPS, enough=ENOUGH))
-        if len(domains):
-            pool.add(bounds, domains)
+            return 0.0
+        pool.add(bounds, domains)
+        return float(need(bounds).sum())
+
+    def _improve(self, domains: Domains) -> tuple[Tensor, Domains]:
+        """Steps on the multipliers of domains as long as they save more time than they take."""
+        started, taken = time.monotonic(), self.dual.steps
+        bounds, domains = improve(self.dual, domains, MOST_STEPS, ENOUGH, self.worth.step)
+        self.worth.steps.add(self.dual.steps - taken, time.monotonic() - started)
+        return bounds, domains
 
     def _clip(self, domains: Domains, base: Domains) -> None:
         """Tighten the bounds of the domains by what bounds their margins, in place."""
@@ -243,6 +272,7 @@ class Search:
 
     def _expand(self, pool: Pool, parents: Domains, base: Domains) -> None:
         """Split the parents, bound the children, and keep those that are not proven."""
+        started = time.monotonic()
         parents = self._without_empty(parents)
         if not len(parents):
             return
@@ -263,7 +293,9 @@ class Search:
             self.proof.splits.append(Split(parents.node, taps, first))
         children = split(self.dual, parents, taps, first)
         self.visited += len(children)
-        self._keep(pool, *improve(self.dual, children, STEPS, enough=ENOUGH), base)
+        left = self._keep(pool, *self._improve(children), base)
+        gain = float(need(evaluation.bound).sum()) - left / 2
+        self.worth.splits.add(len(parents), time.monotonic() - started, gain)
 
     def _without_empty(self, domains: Domains) -> Domains:
         """The domains that have a point."""

@@ -150,6 +150,8 @@ class Dual:
         #: much again when it is added to others
         self.loss = 2 * torch.cat([collapsed.c[:0], *[t.loss for t in collapsed.taps]])[:, None]
         self.facets: Facets | None = None
+        #: steps on multipliers so far, one for each domain
+        self.steps = 0
         self.relu = torch.zeros(collapsed.count, 1, dtype=torch.bool, device=self.r.device)
         for first, last, kind in self.kinds:
             self.relu[first:last] = activation(kind).pieces is not None
@@ -243,6 +245,7 @@ class Dual:
     def forward(self, row: Row, lines: Lines) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The scaled minimizer x* (n, B); z* and h* (T, B) that it gives on the lines that were used; ∂bound/∂α."""
         x = row.p.sign().neg_()
+        self.steps += x.shape[1]
         z = self.sparse.times(x) + self.r if self.sparse else self.r.expand(-1, x.shape[1]).clone()
         h = torch.empty_like(z)
         for first, last, P in self.dense:

@@ -33,6 +33,7 @@ from lingraft.solver.proof import MarginProof, Proof
 from lingraft.solver.region import Region
 from lingraft.solver.remainder import OpenMargin, Remainder
 from lingraft.solver.rounding import Loss, Sizes, allowance
+from lingraft.solver.worth import Worth
 
 #: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
 QUICK_STEPS, LONG_STEPS, LONG_RESTARTS, ALPHA_STEPS = 10, 40, 3, 20
@@ -379,11 +380,14 @@ class _Attempt:
     def _branch(self, dual: Dual, exact: Dual, work: Remainder, proofs: dict[int, MarginProof]) -> Result:
         """One open margin after the other."""
         self._enter("branch")
+        worth: Worth | None = None
         for done, margin in enumerate(work.margins):
             column = margin.base.margin
             attack = partial(self._try, work.numbers[column])
             proof = proofs.get(int(column))
-            search = Search(work.collapsed, dual, exact, self.budget, attack, proof, self.stop, self.verifier.branching)
+            rule = self.verifier.branching
+            search = Search(work.collapsed, dual, exact, self.budget, attack, proof, self.stop, rule, worth)
+            worth = search.worth
             try:
                 search.run(margin.base, margin.bound, margin.pool)
             except Stopped as stopped:

@@ -1,0 +1,134 @@
+"""What work on a domain is worth: the seconds that it saves, by what splits were seen to gain and to cost.
+
+The *need* of a domain is how far its bound is below 0. If a split takes away g of the need of both halves and costs t
+seconds, a domain with need d takes about n = d / g splits in a row, and its whole tree
+
+    seconds(d) = t·(2ⁿ − 1)
+
+A step on its multipliers, or tighter bounds of its taps, that leave it with need d′ save seconds(d) − seconds(d′), and
+are done as long as that is more than they cost. So much is done for domains that are far from proven, and little for
+those that the next split will prove. The measurements are of this image alone, so that they fit its network.
+"""
+
+from dataclasses import dataclass
+from math import log
+
+import torch
+from torch import Tensor
+
+#: What is measured counts half as much this many batches later, since domains change as a search goes deeper.
+HALF_LIFE = 8
+
+#: No tree is taken to be deeper than this: more would be made of a guess than it is worth.
+DEEPEST = 8
+
+#: Steps that a split is taken to cost before one was measured: its candidates are bounded, and two halves are improved.
+STEPS_OF_A_SPLIT = 25
+
+#: What clipping saves counts this many times: tighter bounds stay in the whole tree below, where splits gain more.
+LASTING = 2
+
+#: Batches between two tries of clipping where it does not pay: it then costs a small share of all, whatever it costs.
+LONGEST_PAUSE = 31
+
+#: Twice as many domains at once must be faster by this factor, and slower by this one to go back: what is between is
+#: noise. A batch takes no more seconds than that, since a search that shall be divided ends between two batches.
+FASTER, SLOWER, LONGEST = 1.05, 1.3, 2.0
+
+
+def need(bounds: Tensor) -> Tensor:
+    """How far bounds are below 0."""
+    return -bounds.clamp(max=0)
+
+
+@dataclass
+class Tally:
+    """How often something was done of late, the seconds it took, and what it gained."""
+
+    count: float = 0.0
+    seconds: float = 0.0
+    gain: float = 0.0
+
+    def add(self, count: int, seconds: float, gain: float = 0.0) -> None:
+        """Count some more."""
+        keep = 0.5 ** (1 / HALF_LIFE)
+        self.count, self.seconds = keep * self.count + count, keep * self.seconds + seconds
+        self.gain = keep * self.gain + gain
+
+    @property
+    def price(self) -> float:
+        """Seconds for one."""
+        return self.seconds / self.count if self.count else 0.0
+
+
+class Worth:
+    """What splits, with all that follows them, cost and gained so far; steps; clipping; and batches.
+
+    The searches for all margins of an image share one: they are alike. `widest` is how many domains fit at once.
+    """
+
+    def __init__(self, widest: int) -> None:
+        self.splits, self.steps, self.clips = Tally(), Tally(), Tally()
+        self.batch = Batch(widest)
+        self.pause = self.waiting = 0
+
+    def _split_gain(self, missing: Tensor) -> Tensor:
+        """What a split gains (B,), at most what is missing (B,): a domain that needs less is proven by it."""
+        gain = torch.full_like(missing, torch.inf)
+        if self.splits.count:
+            gain = torch.full_like(missing, max(0.0, self.splits.gain / self.splits.count))
+        return torch.maximum(torch.minimum(gain, missing), missing / DEEPEST).clamp(min=1e-30)
+
+    def seconds(self, bounds: Tensor, gain: Tensor | None = None) -> Tensor:
+        """About how long (B,) the trees of domains with these bounds (B,) take; `gain` is that of a split of each."""
+        missing = need(bounds).double()
+        gain = self._split_gain(missing) if gain is None else gain
+        return self.splits.price * ((missing / gain).clamp(max=DEEPEST).exp2() - 1)
+
+    def step(self, bounds: Tensor) -> Tensor:
+        """What a step must gain (B,) in domains with these bounds (B,) to save as much time as it takes."""
+        missing = need(bounds)
+        gain = self._split_gain(missing)
+        price = 1 / STEPS_OF_A_SPLIT
+        if self.splits.price and self.steps.price:
+            price = self.steps.price / self.splits.price
+        return price * gain / (log(2) * (missing / gain).exp2())
+
+    def clip_now(self) -> bool:
+        """Whether to clip a batch: always while it pays, else now and then, to see."""
+        if self.waiting:
+            self.waiting -= 1
+            return False
+        return True
+
+    def clipped(self, before: Tensor, after: Tensor, seconds: float) -> None:
+        """Count the clipping of domains with the bounds `before` (B,) and `after` (B,).
+
+        When the last ones did not save as much time as they took, the next is tried later, and later each time.
+        """
+        gain = self._split_gain(need(before).double())
+        saved = self.seconds(before, gain) - self.seconds(after, gain)
+        self.clips.add(len(before), seconds, float(saved.sum()))
+        pays = not self.splits.count or LASTING * self.clips.gain >= self.clips.seconds
+        self.pause = 0 if pays else min(2 * self.pause + 1, LONGEST_PAUSE)
+        self.waiting = self.pause
+
+
+class Batch:
+    """How many domains to split at once: twice as many as long as that splits clearly more of them a second."""
+
+    def __init__(self, most: int):
+        self.size, self.most = min(8, most), most
+        #: domains a second at each size, as measured last
+        self.rates: dict[int, float] = {}
+
+    def add(self, count: int, seconds: float) -> None:
+        """Count a batch; one that was not full says nothing."""
+        if count < self.size:
+            return
+        rate = self.rates[self.size] = count / max(seconds, 1e-9)
+        fewer = self.rates.get(self.size // 2, 0.0)
+        if seconds > LONGEST or rate * SLOWER < fewer:
+            self.size = max(1, self.size // 2)
+        elif rate > FASTER * fewer and 2 * seconds < LONGEST:
+            self.size = min(2 * self.size, self.most)

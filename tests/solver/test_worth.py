@@ -1,0 +1,95 @@
+"""What work on a domain must gain, from what splits were seen to gain and to cost."""
+
+import pytest
+import torch
+
+from lingraft.solver.worth import DEEPEST, LONGEST_PAUSE, STEPS_OF_A_SPLIT, Batch, Worth, need
+
+
+def _measured(gain: float, split_seconds: float, step_seconds: float) -> Worth:
+    worth = Worth(64)
+    for _ in range(5):
+        worth.splits.add(10, 10 * split_seconds, 10 * gain)
+        worth.steps.add(100, 100 * step_seconds)
+    return worth
+
+
+def test_the_need_of_a_domain() -> None:
+    assert need(torch.tensor([-2.0, 0.0, 3.0])).tolist() == [2, 0, 0]
+
+
+def test_a_tree_takes_twice_as_long_for_each_split_that_is_missing() -> None:
+    worth = _measured(gain=0.5, split_seconds=2.0, step_seconds=0.1)
+    seconds = worth.seconds(torch.tensor([1.0, -0.5, -1.0, -1.5, -500.0]))
+    torch.testing.assert_close(seconds, torch.tensor([0, 2, 6, 14, 2 * (2**DEEPEST - 1)], dtype=torch.float64))
+
+
+def test_a_step_is_asked_to_save_what_it_costs() -> None:
+    """A step that gains just what is asked for saves about its own time; more is asked for near 0 than far from it."""
+    worth = _measured(gain=0.5, split_seconds=1.0, step_seconds=1e-3)
+    bounds = torch.tensor([-0.5, -1.0, -2.0, -3.0], dtype=torch.float64)
+    least = worth.step(bounds)
+    gain = torch.full_like(bounds, 0.5)
+    saved = worth.seconds(bounds, gain) - worth.seconds(bounds + least, gain)
+    torch.testing.assert_close(saved, torch.full_like(saved, 1e-3), rtol=0.01, atol=0)
+    assert bool((least.diff() < 0).all())
+    dearer = _measured(gain=0.5, split_seconds=1.0, step_seconds=1e-2).step(bounds)
+    torch.testing.assert_close(dearer, 10 * least)
+
+
+def test_before_anything_is_measured_a_split_is_taken_to_prove_a_domain() -> None:
+    least = Worth(64).step(torch.tensor([-1.0, -3.0]))
+    torch.testing.assert_close(least, torch.tensor([1.0, 3.0]) / (STEPS_OF_A_SPLIT * 2 * torch.log(torch.tensor(2.0))))
+
+
+@pytest.mark.parametrize("gain", [0.0, -1.0], ids=["nothing", "less than nothing"])
+def test_splits_that_gain_nothing(gain: float) -> None:
+    """Then all trees are as deep as they can be; nothing is divided by 0."""
+    worth = _measured(gain, 1.0, 1e-3)
+    bounds = torch.tensor([0.0, -1e-30, -1.0, -1e30])
+    assert bool(torch.isfinite(worth.step(bounds)).all())
+    assert worth.seconds(bounds)[2] == 2**DEEPEST - 1
+
+
+def test_clipping_rests_while_it_costs_more_than_it_saves_and_comes_back() -> None:
+    worth = _measured(gain=0.5, split_seconds=1.0, step_seconds=1e-3)
+    before = torch.full((4,), -1.0)
+    rests = []
+    for _ in range(6):
+        assert worth.clip_now()
+        worth.clipped(before, before + 1e-4, seconds=1.0)
+        rests.append(worth.waiting)
+        while worth.waiting:
+            assert not worth.clip_now()
+    assert rests == [1, 3, 7, 15, LONGEST_PAUSE, LONGEST_PAUSE]
+    for _ in range(20):
+        worth.clipped(before, before + 0.9, seconds=1.0)
+    assert worth.waiting == 0
+    assert worth.clip_now()
+
+
+def test_batches_grow_while_that_splits_more_a_second() -> None:
+    """Here a batch costs 10 ms and 1 ms a domain until the cache is full at 64; not full ones say nothing."""
+    batch = Batch(1024)
+    sizes = []
+    for _ in range(20):
+        sizes.append(batch.size)
+        batch.add(batch.size - 1, 100.0)
+        assert batch.size == sizes[-1]
+        batch.add(batch.size, 0.01 + batch.size * (1e-3 if batch.size <= 64 else 2e-3))
+    assert sizes[:4] == [8, 16, 32, 64]
+    assert set(sizes[8:]) <= {32, 64, 128}
+
+
+def test_batches_take_no_longer_than_one_can_wait() -> None:
+    batch = Batch(1024)
+    for _ in range(12):
+        batch.add(batch.size, 0.3 * batch.size**0.5 if batch.size < 32 else 0.2 * batch.size)
+    assert batch.size * 0.2 < 8
+
+
+def test_no_more_domains_than_fit() -> None:
+    batch = Batch(20)
+    for _ in range(5):
+        batch.add(batch.size, 1e-3)
+    assert batch.size == 20
