@@ -10,8 +10,8 @@ from torch import Tensor
 from lingraft.model.activations import Lines
 from lingraft.solver.dual import Domains, Dual, Row, edge_of
 
-#: Size of the first step, and what it shrinks by in each. Steps go on through points where the bound falls: it has many
-#: kinks, at which an ascent that only ever rises comes to rest.
+#: Size of the first step, and what it shrinks by in each. Steps go on through points where the bound falls: going back
+#: to the best point took more domains in the end.
 RATE, DECAY = 0.1, 0.95
 
 #: Steps over which the gain of a domain is measured: if the first are too long, a shorter one still gets its turn.
