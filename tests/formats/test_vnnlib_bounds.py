@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lingraft.formats.vnnlib_bounds import outward, tighten
-from lingraft.formats.vnnlib_formula import Atom
+from lingraft.formats.vnnlib_bounds import tighten
+from lingraft.formats.vnnlib_formula import Atom, outward
 
 INF = math.inf
 

@@ -1,11 +1,14 @@
 """What formulas of VNN-LIB 2.0 mean: evaluated here as they are written, and compared with the boxes and sets."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lingraft import LingraftError
 from lingraft.formats.vnnlib import Property, property_of
 from lingraft.formats.vnnlib_query import Query, read_query
 
@@ -87,3 +90,33 @@ def test_a_point_is_in_the_sets_where_the_formulas_are_true(tmp_path_factory, fo
         at = dict(zip(NAMES, map(Fraction, values), strict=True))
         expected = all(true(each, at) for each in formulas)
         assert holds(query, found, np.array(values[:INPUTS]), np.array(values[INPUTS:])) == expected
+
+
+ONE = """(vnnlib-version <2.0>)
+(declare-network f (declare-input X real [1]) (declare-output Y real [1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "x", "y", "expected"),
+    [
+        ("(assert (>= (+ (* 1e17 Y[0]) Y[0] (* -1e17 Y[0])) 0.5))", 0.0, 1.0, True),  # Y >= 0.5
+        ("(assert (<= (+ Y[0] 1e17 1) 1e17))", 0.0, 0.0, False),  # Y <= -1
+        ("(assert (<= (+ Y[0] 1e9 0.00000001) 1e9))", 0.0, 0.0, False),
+        ("(assert (< (* 3.0 X[0]) 1.0))", 1 / 3, 0.0, True),  # the float64 next to a third is below it
+        ("(assert (<= (* 10 X[0]) 1))", 0.1, 0.0, False),  # the one next to a tenth is above it
+        ("(assert (>= (* 1e300 X[0]) 1e-300))", 0.0, 0.0, False),
+    ],
+)
+def test_terms_are_added_and_divided_exactly(tmp_path: Path, text: str, x: float, y: float, expected: bool) -> None:
+    path = tmp_path / "p.vnnlib"
+    path.write_text(f"{ONE}(assert (and (<= X[0] 2) (>= X[0] -2)))\n{text}\n")
+    query = read_query(path)
+    assert holds(query, property_of(query), np.array([x]), np.array([y])) == expected
+
+
+def test_a_factor_that_would_be_rounded_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "p.vnnlib"
+    path.write_text(f"{ONE}(assert (and (<= X[0] 2) (>= X[0] -2)))\n(assert (<= (* 0.1 3 Y[0]) 0))\n")
+    with pytest.raises(LingraftError, match=r"line 4.*more digits than float64"):
+        property_of(read_query(path))

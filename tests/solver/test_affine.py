@@ -151,3 +151,36 @@ def test_a_dense_layer_sees_through_moved_values() -> None:
     points = nets.points(region, 0, 5)
     given = (_symbols(network, found, {}, points)[values[-1].column].t() @ values[-1].weights) + values[-1].constant
     torch.testing.assert_close(given, model(points).detach(), rtol=0, atol=1e-12)
+
+
+class _Shifted(nn.Module):
+    """A zero moves in where the first value moved out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(3, 4), nn.Linear(4, 5), nn.Linear(5, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shifted = nn.functional.pad(torch.relu(self.first(x))[:, 1:], (0, 1))
+        return self.third(torch.relu(self.second(shifted)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_zero_that_moves_in_is_no_permutation(seed: int) -> None:
+    torch.manual_seed(seed)
+    network = Network.from_module(_Shifted().double().eval(), (3,))
+    region = nets.box((3,), seed, 0.5)
+    found = bound_sites(network, region, Budget())
+    values, taps = _unfolded(network, found)
+    points = nets.points(region, seed, 200)
+    symbols, real = _symbols(network, found, taps, points), network.values(points)
+    for x, value in zip(values, real, strict=True):
+        linear = torch.zeros(len(points), *x.constant.shape[1:], dtype=torch.float64).flatten(1) + x.constant.flatten()
+        channels = x.weights.shape[1]
+        for place, column, weights in zip(x.place.tolist(), x.column.tolist(), x.weights, strict=True):
+            linear[:, place * channels : (place + 1) * channels] += symbols[column][:, None] * weights
+        torch.testing.assert_close(linear, value.flatten(1), rtol=0, atol=1e-9)
+    for i, (low, high) in found.bounds.items():
+        z = real[network.nodes[i].inputs[0]]
+        assert bool((z >= low).all())
+        assert bool((z <= high).all())

@@ -19,9 +19,10 @@ class Deadline:
     """
 
     def __init__(self, started: float, seconds: float, timeout: Callable[[], str]):
-        late = started + seconds * (1 + SHARE) + GRACE - time.monotonic()
+        # a limit that is none, such as NaN, is refused by whoever gets it
+        late = started + seconds * (1 + SHARE) + GRACE - time.monotonic() if seconds > 0 else threading.TIMEOUT_MAX
         self._timeout, self._lock, self._over = timeout, threading.Lock(), False
-        self._timer = threading.Timer(max(late, 0.0), self._end)
+        self._timer = threading.Timer(min(max(late, 0.0), threading.TIMEOUT_MAX), self._end)
         self._timer.daemon = True
 
     def __enter__(self) -> "Deadline":

@@ -11,7 +11,7 @@ import numpy as np
 
 from lingraft.errors import LingraftError
 from lingraft.formats.vnnlib_bounds import tighten
-from lingraft.formats.vnnlib_formula import Atom, limit, longest
+from lingraft.formats.vnnlib_formula import Atom, limit, longest, outward
 from lingraft.formats.vnnlib_query import Query, read_query
 
 #: Below this share of its terms a sum in float64 has no certain sign.
@@ -187,9 +187,13 @@ class _Ends:
             return
         index = np.array([atom.terms[0][0] for atom in atoms])
         factors = np.array([atom.terms[0][1] for atom in atoms])
-        with np.errstate(over="ignore"):
-            bounds = 0.0 - np.array([atom.constant for atom in atoms]) / factors
+        bounds = 0.0 - np.array([atom.constant for atom in atoms]) * factors  # of factors ±1
         strict = np.array([atom.strict for atom in atoms])
+        for number in np.flatnonzero(abs(factors) != 1).tolist():
+            # rounded outwards, so that what is rounded is not allowed itself
+            bound = -Fraction(atoms[number].constant) / Fraction(float(factors[number]))
+            bounds[number] = outward(bound, math.copysign(math.inf, factors[number]))
+            strict[number] |= bounds[number] != bound
         if strict.any() and self.open is None:
             self.open = np.zeros(self.ends.shape, bool)
         lines = np.array([atom.line for atom in atoms])

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.optimize import linprog
 
-from lingraft.formats.vnnlib_formula import Atom
+from lingraft.formats.vnnlib_formula import Atom, outward
 
 #: Constraints with more terms than this in all are not used for bounds, those with more inputs not in linear programs.
 MAX_TERMS, MAX_INPUTS = 20_000, 60
@@ -62,18 +62,6 @@ def _cut(lower: np.ndarray, upper: np.ndarray, variable: int, factor: float, bou
         upper[variable] = min(upper[variable], outward(bound, math.inf))
     else:
         lower[variable] = max(lower[variable], outward(bound, -math.inf))
-
-
-def outward(number: Fraction, towards: float) -> float:
-    """The float64 number nearest to a fraction on the side of ±infinity."""
-    try:
-        nearest = float(number)
-    except OverflowError:
-        nearest = math.inf if number > 0 else -math.inf
-    if math.isinf(nearest):
-        return nearest if (nearest > 0) == (towards > 0) else math.copysign(np.finfo(float).max, nearest)
-    wrong = Fraction(nearest) < number if towards > 0 else Fraction(nearest) > number
-    return math.nextafter(nearest, towards) if wrong else nearest
 
 
 def _solve(lower: np.ndarray, upper: np.ndarray, atoms: Sequence[Atom], inputs: list[int]) -> None:

@@ -2,8 +2,10 @@
 
 import math
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
 
@@ -45,7 +47,7 @@ class Atom(NamedTuple):
 Normal = list[tuple[Atom, ...]]
 
 #: A linear expression: factor of each variable, and the constant under None.
-_Linear = dict[Variable | None, float]
+_Linear = dict[Variable | None, Fraction]
 
 
 def unknown(item: str | Group, line: int) -> LingraftError:
@@ -119,17 +121,40 @@ def longest(parts: Sequence[Normal]) -> int:
     return sum(max(map(len, part), default=0) for part in parts)
 
 
-def difference(group: Group, resolve: Resolve) -> tuple[dict[Variable, float], float]:
-    """Left minus right side of a comparison: factors, none of them 0, and the constant."""
+def difference(group: Group, resolve: Resolve) -> tuple[dict[Variable, float], Fraction]:
+    """Left minus right side of a comparison, exactly: factors, none of them 0, and the constant."""
     if len(group.items) != 3:
         raise LingraftError(f"line {group.line}: {group.head} takes two sides, not {len(group.items) - 1}.")
     left, right = (_term(side, group.line, resolve) for side in group.items[1:])
-    total = _sum(left, [right], -1.0)
-    constant = total.pop(None, 0.0)
-    terms = {variable: factor for variable, factor in total.items() if factor and variable is not None}
-    if not all(map(math.isfinite, (constant, *terms.values()))):
+    total = _sum(left, [right], Fraction(-1))
+    constant = total.pop(None, Fraction())
+    terms = {variable: exactly(f, group.line) for variable, f in total.items() if f and variable is not None}
+    if math.isinf(outward(constant, math.inf)) or math.isinf(outward(constant, -math.inf)):
         raise LingraftError(f"line {group.line}: a number is too large.")
     return terms, constant
+
+
+def exactly(number: Fraction, line: int) -> float:
+    """A factor as float64; one that would be rounded is refused, for it would be another property."""
+    try:
+        found = float(number)
+    except OverflowError:
+        raise LingraftError(f"line {line}: a number is too large.") from None
+    if found != number:
+        raise LingraftError(f"line {line}: a factor has more digits than float64. Write it as one number.")
+    return found
+
+
+def outward(number: Fraction, towards: float) -> float:
+    """The float64 number nearest to a fraction on the side of ±infinity."""
+    try:
+        nearest = float(number)
+    except OverflowError:
+        nearest = math.inf if number > 0 else -math.inf
+    if math.isinf(nearest):
+        return nearest if (nearest > 0) == (towards > 0) else math.copysign(sys.float_info.max, nearest)
+    wrong = Fraction(nearest) < number if towards > 0 else Fraction(nearest) > number
+    return math.nextafter(nearest, towards) if wrong else nearest
 
 
 def _comparison(group: Group, scope: Scope) -> Normal:
@@ -140,9 +165,10 @@ def _comparison(group: Group, scope: Scope) -> Normal:
         sign = (constant > 0) - (constant < 0)
         fulfilling = {"<=": (-1, 0), ">=": (0, 1), "<": (-1,), ">": (1,), "==": (0,), "!=": (-1, 1)}
         return [()] if sign in fulfilling[group.head] else []
-    below = Atom(tuple(terms.items()), constant, group.line)
-    # 0 − c has no negative zero
-    above = Atom(tuple((variable, -factor) for variable, factor in terms.items()), 0.0 - constant, group.line)
+    # a constant that must be rounded is rounded so that more points fulfil the constraint
+    low, negative = (outward(side, -math.inf) for side in (constant, -constant))
+    below = Atom(tuple(terms.items()), low, group.line)
+    above = Atom(tuple((variable, -factor) for variable, factor in terms.items()), negative, group.line)
     match group.head:
         case "<=":
             return [(below,)]
@@ -161,16 +187,20 @@ def _comparison(group: Group, scope: Scope) -> Normal:
 def _term(item: str | Group, line: int, resolve: Resolve) -> _Linear:
     if isinstance(item, str):
         if _NUMBER.fullmatch(item):
-            return {None: float(item)}
+            number = float(item)
+            if math.isinf(number):
+                raise LingraftError(f"line {line}: a number is too large.")
+            return {None: Fraction(number)}
         variable = resolve(item, line)
         if variable is None:
             raise unknown(item, line)
-        return {variable: 1.0}
+        return {variable: Fraction(1)}
     parts = [_term(part, item.line, resolve) for part in item.items[1:]]
     if item.head == "+" and parts:
-        return _sum({}, parts, 1.0)
+        return _sum({}, parts, Fraction(1))
     if item.head == "-" and parts:
-        return _sum({}, parts, -1.0) if len(parts) == 1 else _sum(parts[0], parts[1:], -1.0)
+        minus = Fraction(-1)
+        return _sum({}, parts, minus) if len(parts) == 1 else _sum(parts[0], parts[1:], minus)
     if item.head == "*" and parts:
         total = parts[0]
         for part in parts[1:]:
@@ -179,7 +209,7 @@ def _term(item: str | Group, line: int, resolve: Resolve) -> _Linear:
                     f"line {item.line}: a product of variables is not linear; lingraft decides linear properties only."
                 )
             values, factor = (total, part) if _has_variables(total) else (part, total)
-            total = _sum({}, [values], factor.get(None, 0.0))
+            total = _sum({}, [values], factor.get(None, Fraction()))
         return total
     raise unknown(item, item.line)
 
@@ -188,10 +218,10 @@ def _has_variables(term: _Linear) -> bool:
     return any(variable is not None for variable in term)
 
 
-def _sum(first: _Linear, others: Sequence[_Linear], factor: float) -> _Linear:
+def _sum(first: _Linear, others: Sequence[_Linear], factor: Fraction) -> _Linear:
     """first + factor·(all others)"""
     total = dict(first)
     for other in others:
         for variable, value in other.items():
-            total[variable] = total.get(variable, 0.0) + factor * value
+            total[variable] = total.get(variable, Fraction()) + factor * value
     return total

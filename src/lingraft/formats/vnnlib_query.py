@@ -5,13 +5,14 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from lingraft.errors import LingraftError
-from lingraft.formats.vnnlib_formula import Atom, Normal, Scope, Variable, difference, normal_form, unknown
+from lingraft.formats.vnnlib_formula import Atom, Normal, Scope, Variable, difference, exactly, normal_form, unknown
 from lingraft.formats.vnnlib_syntax import (
     ELEMENT,
     VARIABLE,
@@ -363,11 +364,11 @@ class _Reader2:
             """The conjunction; None if it cannot be true."""
             found = []
             for atom in atoms:
-                terms: dict[Variable, float] = {}
+                terms: dict[Variable, Fraction] = {}
                 for variable, factor in atom.terms:
                     number = numbers[variable] if variable >= 0 else variable
-                    terms[number] = terms.get(number, 0.0) + factor
-                left = tuple((variable, factor) for variable, factor in terms.items() if factor)
+                    terms[number] = terms.get(number, Fraction()) + Fraction(factor)
+                left = tuple((variable, exactly(factor, atom.line)) for variable, factor in terms.items() if factor)
                 if left:
                     found.append(atom._replace(terms=left))
                 elif atom.constant > 0 or (atom.strict and atom.constant == 0):

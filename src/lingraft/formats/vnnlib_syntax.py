@@ -15,7 +15,7 @@ MAX_BYTES = 1 << 28
 #: Formulas are a few lists deep; a deeper file is damaged or hostile.
 MAX_DEPTH = 50
 
-NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+NUMBER = r"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?"
 VARIABLE = r"[XY]_(?:0|[1-9]\d{0,9})"
 
 #: Comparisons with a number, of which large files have millions, are one word each.

@@ -235,10 +235,11 @@ def _dense(node: Dense, x: Affine, rest: Rest) -> Affine:
 
 def _unmoved(weight: Tensor, index: Tensor, size: int) -> Tensor:
     """Weights (out, size) on what is there before a Gather with this index."""
-    back = torch.full((size,), -1).index_copy_(0, index.clamp(min=0), torch.arange(len(index)))
-    if len(index) == size and bool((back >= 0).all()):  # a permutation, as nearly always
-        return weight.index_select(1, back)
     used = index >= 0
+    if len(index) == size and bool(used.all()):
+        back = torch.full((size,), -1).index_copy_(0, index, torch.arange(size))
+        if bool((back >= 0).all()):  # a permutation, as nearly always
+            return weight.index_select(1, back)
     return weight.new_zeros(len(weight), size).index_add_(1, index[used], weight[:, used])
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from lingraft.model.activations import Lines
 from lingraft.solver.dual import Domains, Dual, Row, edge_of
 
-#: Size of the first step, and what it shrinks by in each. Steps go on through points where the bound falls: going back
-#: to the best point took more domains in the end.
+#: Size of the first step, and what it shrinks by in each. Steps go on through points where the bound falls, and end
+#: where they are: going back to the best point would begin the steps of all that is below it at the same place again.
 RATE, DECAY = 0.1, 0.95
 
 #: Steps over which the gain of a domain is measured: if the first are too long, a shorter one still gets its turn.
@@ -95,7 +95,7 @@ class Beta:
 
 
 class _Climb:
-    """The ascent of some domains: their multipliers, the best so far, and how the bounds rose."""
+    """The ascent of some domains: their multipliers, and how their bounds rose."""
 
     def __init__(self, dual: Dual, domains: Domains):
         self.dual, self.domains = dual, domains
@@ -104,8 +104,6 @@ class _Climb:
         self.alpha, self.beta = Adam(domains.alpha.clone(), 0.0, 1.0), Beta(domains, dual)
         self.row = self._bound()
         self.rate = RATE
-        #: α and β where the bounds were best
-        self.kept = [self.alpha.value.clone(), self.beta.value.clone()]
         #: the best bounds after each of the last steps
         self.past = [self.row.c]
 
@@ -118,7 +116,7 @@ class _Climb:
         result.alpha = self.alpha.select(columns)
         result.beta = self.beta.select(columns)
         result.row = Row(*(t[..., columns] for t in self.row))
-        result.fixed, result.free, *result.kept = (t[:, columns] for t in (self.fixed, self.free, *self.kept))
+        result.fixed, result.free = self.fixed[:, columns], self.free[:, columns]
         result.past = [bounds[columns] for bounds in self.past]
         return result
 
@@ -142,10 +140,7 @@ class _Climb:
         self.alpha.ascend(gradient.mul_(self.free), rate)
         self.rate *= DECAY
         self.row = self._bound()
-        rises = self.row.c > self.best
-        for old, new in zip(self.kept, (self.alpha.value, self.beta.value), strict=True):
-            torch.where(rises, new, old, out=old)
-        self.past = [*self.past[-WINDOW:], torch.where(rises, self.row.c, self.best)]
+        self.past = [*self.past[-WINDOW:], torch.maximum(self.row.c, self.best)]
 
     def _bound(self) -> Row:
         """With the multipliers as they are."""
@@ -153,9 +148,8 @@ class _Climb:
         return self.dual.backward(self.rows, self.lines, self.beta.pushes(), self.beta.edge())
 
     def found(self) -> Domains:
-        """The domains with the best multipliers."""
-        result = replace(self.domains, alpha=self.kept[0])
-        self.beta.value = self.kept[1]
+        """The domains with their multipliers as they are."""
+        result = replace(self.domains, alpha=self.alpha.value)
         self.beta.store(result)
         return result
 
@@ -163,7 +157,7 @@ class _Climb:
 def improve(
     dual: Dual, domains: Domains, steps: int, enough: float = torch.inf, worth: LeastGain | None = None
 ) -> tuple[Tensor, Domains]:
-    """Bounds (B,) after at most `steps` steps, and the domains with the multipliers that give them: the best seen.
+    """Bounds (B,) after at most `steps` steps, and the domains with the multipliers that give them.
 
     A domain is done whose bound exceeds `enough`, or rises by less in a step than is worth it, which `worth` tells (B,)
     for bounds (B,).
@@ -181,11 +175,11 @@ def improve(
         if 2 * len(going) <= len(left):  # the others need not be bounded any more
             rest = (~moving).nonzero().flatten()
             finished = climb.select(rest)
-            done.append((left[rest], finished.best, finished.found()))
+            done.append((left[rest], finished.row.c, finished.found()))
             climb, left, moving = climb.select(going), left[going], moving[going]
         climb.step(moving)
     if not done:
-        return climb.best, climb.found()
-    done.append((left, climb.best, climb.found()))
+        return climb.row.c, climb.found()
+    done.append((left, climb.row.c, climb.found()))
     order = torch.cat([columns for columns, _, _ in done]).argsort()
     return torch.cat([best for _, best, _ in done])[order], Domains.join([d for _, _, d in done]).select(order)

@@ -71,3 +71,11 @@ def test_the_gap_is_that_of_the_best_parallel_lines(name: str) -> None:
     chord = (record.value(upper) - record.value(lower)) / (upper - lower)
     rest = record.value(z) - chord[:, None] * z
     torch.testing.assert_close(record.gap(lower, upper), rest.amax(1) - rest.amin(1), rtol=1e-3, atol=1e-6)
+
+
+def test_below_zero_there_are_no_roots() -> None:
+    """However little is below, and however large the rest of the interval is: the model gives NaN there."""
+    low, high = ROOT.between(*two(-1e-30, 1e8))
+    assert low.item() == -math.inf
+    assert high.item() == math.inf
+    assert not torch.isfinite(ROOT.lines(*two(-1e-30, 1e8)).lower_intercept).any()

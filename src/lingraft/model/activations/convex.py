@@ -20,9 +20,6 @@ from lingraft.model.activations.record import Activation, Lines
 
 Function = Callable[[Tensor], Tensor]
 
-#: What may be missing from a number that cannot be below 0, as a share of the largest or of 1.
-_BELOW_ZERO = 1e-8
-
 
 def _lines(f: Function, derivative: Function, lower: Tensor, upper: Tensor, touch: Tensor) -> Lines:
     """Of a convex function: the tangent at `touch`, which lies between the ends, and the chord."""
@@ -129,9 +126,8 @@ RECIPROCAL = Activation(
 
 
 def _root_ends(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The ends without what is below 0 by rounding, and whether there is a root between them everywhere."""
-    known = lower >= -_BELOW_ZERO * upper.clamp(min=1)
-    return lower.clamp(min=0), torch.maximum(upper, lower).clamp(min=0), known
+    """The ends, none of them below 0, and whether there is a root between them everywhere."""
+    return lower.clamp(min=0), torch.maximum(upper, lower).clamp(min=0), lower >= 0
 
 
 def _root_lines(lower: Tensor, upper: Tensor) -> Lines:
