@@ -59,6 +59,8 @@ def test_the_better_half_goes_on_is_tested_and_nothing_is_done_twice(tmp_path: P
     assert read_lines(out / "points.jsonl")[-1]["key"] == lines[-1]["key"]
     assert "FAT" in again.stdout
     assert json.loads((out / "front.json").read_text())["tested"] == record["tested"]
+    with pytest.raises(LingraftError, match="holds a front of eps"):
+        call(*words, "--eps", "0.2")
 
 
 @pytest.mark.parametrize(

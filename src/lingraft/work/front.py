@@ -22,7 +22,7 @@ from lingraft.data import ImageSet, spec_of
 from lingraft.data import load as load_data
 from lingraft.device import limited_threads, resolve_device
 from lingraft.errors import LingraftError
-from lingraft.files import append_line, read_lines, replacing, write_json
+from lingraft.files import append_line, read_json, read_lines, replacing, write_json
 from lingraft.model.code import is_code
 from lingraft.names import short_name
 from lingraft.pareto import best_half
@@ -119,6 +119,8 @@ def front(
         )
     place, ball, rows = Place(workers, ray), _radius(eps, data), _rows(row)
     folder = Path(out or Path("fronts") / f"{short_name(data)}-{short_name(model)}")
+    question = {"model": model, "data": data, "eps": eps_name(ball), "seed": seed}
+    _require_same(folder, question)
     held_out, test = load_data(data, "validation"), images_of(test_data or data, "test", None)[1]
     with limited_threads(threads), holding(folder):
         search = _Search(
@@ -135,9 +137,17 @@ def front(
         rounds = search.rounds()
         tested = [search.test(each, test) for each in best_half(rounds[-1], _figures)]
         said = advice(tested, min_sa)
-        about = {"model": model, "data": data, "eps": eps_name(ball), "hours": hours, "seed": seed}
-        files = _write(folder, about, tested, rounds, said, min_sa)
+        files = _write(folder, {**question, "hours": hours}, tested, rounds, said, min_sa)
     return Front(folder, tested, rounds, search.left_out, said, files)
+
+
+def _require_same(folder: Path, question: dict[str, Any]) -> None:
+    """Refuse to write over a front that answers another question."""
+    path = folder / "front.json"
+    answered = read_json(path) if path.exists() else question
+    other = [f"{name} {answered.get(name)}" for name, value in question.items() if answered.get(name) != value]
+    if other:
+        raise LingraftError(f"{folder} holds a front of {', '.join(other)}. Give another folder with -o.")
 
 
 def _radius(eps: float | str | None, data: str) -> Radius:
