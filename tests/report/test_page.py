@@ -157,7 +157,7 @@ def test_it_works_with_the_keyboard_alone(desk: Any) -> None:
     desk.keyboard.press("ArrowRight")
     assert "3 of 24" in dialog.inner_text()
     desk.keyboard.press("Escape")
-    assert desk.evaluate("document.activeElement.dataset.place") == "2", "the focus goes back to the image"
+    desk.wait_for_function("document.activeElement.dataset.place === '2'")  # the focus goes back to the image
     assert desk.locator("#images button[tabindex='0']").count() == 1
 
 
