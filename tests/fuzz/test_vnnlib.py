@@ -1,6 +1,7 @@
 """Properties in VNN-LIB."""
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +33,22 @@ number = st.one_of(
     st.floats().map(repr), st.integers().map(str), st.sampled_from(["1e999", "-0", ".5", "5.", "1" * 400, "1e-999", "0x1"])
 )  # fmt: skip
 variable = st.sampled_from(["X_0", "X_1", "X_2", "Y_0", "Y_1", "X_-1", "Y_99999999999", "Z"])
-term = st.recursive(
-    number | variable,
-    lambda inner: st.tuples(st.sampled_from("+-*/"), st.lists(inner, max_size=3)).map(
-        lambda parts: f"({parts[0]} {' '.join(parts[1])})"
-    ),
-    max_leaves=6,
-)
-atom = st.tuples(st.sampled_from(["<=", ">=", "<", "="]), term, term).map(lambda parts: f"({' '.join(parts)})")
-formula = st.recursive(
-    atom,
-    lambda inner: st.tuples(st.sampled_from(["and", "or", "not"]), st.lists(inner, max_size=4)).map(
-        lambda parts: f"({parts[0]} {' '.join(parts[1])})"
-    ),
-    max_leaves=8,
-)
+
+
+def formulas_of(variable: st.SearchStrategy[str], relations: list[str]) -> st.SearchStrategy[str]:
+    """Formulas of these variables and relations, most of which mean nothing."""
+
+    def applied(heads: st.SearchStrategy[str], most: int) -> Callable[[st.SearchStrategy[str]], st.SearchStrategy[str]]:
+        return lambda inner: st.tuples(heads, st.lists(inner, max_size=most)).map(
+            lambda parts: f"({parts[0]} {' '.join(parts[1])})"
+        )
+
+    term = st.recursive(number | variable, applied(st.sampled_from("+-*/"), 3), max_leaves=6)
+    atom = st.tuples(st.sampled_from(relations), term, term).map(lambda parts: f"({' '.join(parts)})")
+    return st.recursive(atom, applied(st.sampled_from(["and", "or", "not"]), 4), max_leaves=8)
+
+
+formula = formulas_of(variable, ["<=", ">=", "<", "="])
 
 
 @FUZZ
@@ -138,23 +140,7 @@ def test_damaged_2(fuzzed: Any, place: Path, data: st.DataObject) -> None:
 variable_2 = st.sampled_from(
     ["X[0,0]", "X[0,1]", "Z[0]", "Z [ 1 ]", "Y[0]", "W[1]", "H", "H[]", "X", "X[0,2]", "Z[-1]", "Q[0]", "Y[", '"y"']
 )
-term_2 = st.recursive(
-    number | variable_2,
-    lambda inner: st.tuples(st.sampled_from("+-*/"), st.lists(inner, max_size=3)).map(
-        lambda parts: f"({parts[0]} {' '.join(parts[1])})"
-    ),
-    max_leaves=6,
-)
-atom_2 = st.tuples(st.sampled_from(["<=", ">=", "<", ">", "==", "!=", "="]), term_2, term_2).map(
-    lambda parts: f"({' '.join(parts)})"
-)
-formula_2 = st.recursive(
-    atom_2,
-    lambda inner: st.tuples(st.sampled_from(["and", "or", "not"]), st.lists(inner, max_size=4)).map(
-        lambda parts: f"({parts[0]} {' '.join(parts[1])})"
-    ),
-    max_leaves=8,
-)
+formula_2 = formulas_of(variable_2, ["<=", ">=", "<", ">", "==", "!=", "="])
 
 
 @FUZZ

@@ -93,9 +93,7 @@ def score(
         for name, values in (scores.instability or {}).items()
     ]
     if as_json:
-        path = out
-        if given.run is not None and out is None:
-            path = given.run.test_scores_path if split == "test" else given.run.own_scores_path
+        path = given.run.scores_path_of(split) if given.run is not None and out is None else out
         print_json({"scores": None if path is None else str(path), "facts": dict(facts), "sites": rows})
         return
     images = "training images" if split == "train" else "test images"

@@ -24,21 +24,26 @@ def front_of(places: Sequence[Place]) -> list[Place]:
     return pareto.front(places, lambda place: (place.sa, place.va))
 
 
+def draw_front(axes: Any, edge: Sequence[tuple[float, float]], min_sa: float | None, verified: str) -> None:
+    """A line through (SA, VA) of a front, the SA that is asked for, and axes in per cent."""
+    axes.plot(*zip(*edge, strict=True), color=GRAY, linewidth=1.2, zorder=1)
+    if min_sa is not None:
+        axes.axvline(min_sa, color=INK, linewidth=0.8, linestyle=":")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.1%}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.set_xlabel("standard accuracy (SA)")
+    axes.set_ylabel(verified)
+
+
 def front_panel(places: Sequence[Place], min_sa: float | None = None) -> Panel:
     """A point with its interval for each network, a line through the front; `min_sa` is drawn where it is asked for."""
     edge = front_of(places)
 
     def draw(axes: Any) -> None:
-        axes.plot([p.sa for p in edge], [p.va for p in edge], color=GRAY, linewidth=1.2, zorder=1)
+        draw_front(axes, [(p.sa, p.va) for p in edge], min_sa, "verified (VA), 95 % interval")
         for i, p in enumerate(places):
             reach = [[p.va - p.interval[0]], [p.interval[1] - p.va]]
             axes.errorbar(p.sa, p.va, reach, fmt="o", color=series(i), markersize=4, capsize=2, label=p.name)
-        if min_sa is not None:
-            axes.axvline(min_sa, color=INK, linewidth=0.8, linestyle=":")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.1%}")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        axes.set_xlabel("standard accuracy (SA)")
-        axes.set_ylabel("verified (VA), 95 % interval")
         legend_below(axes, names)
 
     names = [p.name for p in places]

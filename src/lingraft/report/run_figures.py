@@ -11,7 +11,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from lingraft.files import replacing, write_json
 from lingraft.grafting.candidates import Candidate, front
-from lingraft.report.colors import GRAY, INK, series
+from lingraft.report.colors import INK, series
+from lingraft.report.front_figure import draw_front
 from lingraft.report.panels import HEIGHT, Panel, draw, legend_below, legend_height
 from lingraft.runs import Run
 from lingraft.training.history import History
@@ -73,7 +74,7 @@ def front_panel(candidates: Sequence[Candidate], chosen: Candidate | None, min_s
         ratios += [ratio for ratio in (f"{c.ratio:.0%}",) if ratio not in ratios]
 
     def draw_on(axes: Any) -> None:
-        axes.plot([c.sa for c in edge], [c.va for c in edge], color=GRAY, linewidth=1.2, zorder=1)
+        draw_front(axes, [(c.sa, c.va) for c in edge], min_sa, "verified (VA)")
         for i, measure in enumerate(measures):
             points = [c for c in candidates if c.instability == measure]
             axes.scatter([c.sa for c in points], [c.va for c in points], s=22, color=series(i + 1), label=measure)
@@ -81,11 +82,6 @@ def front_panel(candidates: Sequence[Candidate], chosen: Candidate | None, min_s
             axes.annotate(", ".join(ratios), place, xytext=(4, 3), textcoords="offset points", fontsize=7)
         if chosen is not None:
             axes.scatter([chosen.sa], [chosen.va], s=90, facecolors="none", edgecolors=INK, linewidths=1.2)
-        axes.axvline(min_sa, color=INK, linewidth=0.8, linestyle=":")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.1%}")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        axes.set_xlabel("standard accuracy (SA)")
-        axes.set_ylabel("verified (VA)")
         legend_below(axes, measures)
 
     spoken = "; ".join(f"{c}: SA {c.sa:.1%}, VA {c.va:.1%}" for c in edge)

@@ -104,9 +104,13 @@ class Run:
             )
         return description
 
+    def scores_path_of(self, split: str) -> Path:
+        """Where scores of the run's own network on training ("train") or test images ("test") belong."""
+        return self.test_scores_path if split == "test" else self.own_scores_path
+
     @property
     def own_scores_path(self) -> Path:
-        """Where scores of the run's own network belong: in a grafted run, scores.npz are those it was chosen by."""
+        """That of training images: in a grafted run, scores.npz are those it was chosen by."""
         return self.scores_path if self.describe().grafted is None else self.grafted_scores_path
 
     def is_described(self) -> bool:

@@ -77,9 +77,7 @@ def score(
         scores = grafting.score(network_of(model, device), images, config, own)
         if split == "test":
             scores = replace(scores, facts={**scores.facts, "split": split})
-        path = out
-        if run is not None and out is None:
-            path = run.test_scores_path if split == "test" else run.own_scores_path
+        path = run.scores_path_of(split) if run is not None and out is None else out
         if path is not None:
             scores.save(Path(path))
         if run is not None:
