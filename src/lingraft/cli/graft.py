@@ -51,6 +51,14 @@ Unstable = Annotated[
 def graft(
     folder: RunFolder = None,
     model: OwnModel = None,
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="laptop: 8 epochs at --lr 0.005 --line-lr 0.05, --significance gap-before; paper: 100 epochs at 0.001"
+            " and 0.01, gap. Of a network trained with Adam both rates are 0.0005.",
+            autocompletion=offer("preset"),
+        ),
+    ] = "laptop",
     ratio: Annotated[
         float | None, typer.Option(help="Share of the neurons of the network to graft, in all. (default: 0.5)")
     ] = None,
@@ -88,12 +96,13 @@ def graft(
         Path | None, typer.Option(help="Graft the neurons of this file, made by `lingraft select`.")
     ] = None,
     significance: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="How much a neuron matters (grafting, zero): gap, gap-before, adversarial-gap, sap, hydra, random.",
+            help="How much a neuron matters (grafting, zero): gap, gap-before, adversarial-gap, sap, hydra, random."
+            " (default: of the preset)",
             autocompletion=offer("significance"),
         ),
-    ] = "gap",
+    ] = None,
     instability: Unstable = "count",
     ranks: Ranks = "network",
     bounds: Bounds = "crown",
@@ -108,9 +117,13 @@ def graft(
     intercept: Annotated[
         float | None, typer.Option(help="Intercept of a grafted neuron at the start. (default: 0; smooth: that at 0)")
     ] = None,
-    epochs: Annotated[int, typer.Option(help="Epochs of fine-tuning; 0: graft only.")] = 100,
-    line_lr: Annotated[float, typer.Option(help="Learning rate of slopes and intercepts.")] = 0.01,
-    lr: Annotated[float, typer.Option(help="Learning rate of the weights.")] = 0.001,
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs of fine-tuning; 0: graft only. (default: of the preset)")
+    ] = None,
+    line_lr: Annotated[
+        float | None, typer.Option(help="Learning rate of slopes and intercepts. (default: of the preset)")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate of the weights. (default: of the preset)")] = None,
     finetune_loss: Annotated[
         str | None,
         typer.Option(
@@ -148,6 +161,7 @@ def graft(
             given.network,
             data,
             test_data=test_data,
+            preset=preset,
             ratio=ratio,
             method=method,
             min_sa=min_sa,

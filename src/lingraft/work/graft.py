@@ -16,7 +16,7 @@ from lingraft.data import ImageSet, spec_of
 from lingraft.device import limited_threads, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.files import line_of, replacing
-from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like
+from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like, grafting_preset
 from lingraft.grafting.candidates import Candidate, best, require_best
 from lingraft.grafting.fine_tuning import describe_sites
 from lingraft.grafting.mask_file import load_mask
@@ -73,6 +73,7 @@ def graft_and_tune(
     data: Any = None,
     *,
     test_data: Any = None,
+    preset: str = "laptop",
     ratio: float | None = None,
     method: str = "grafting",
     min_sa: float | None = None,
@@ -85,7 +86,7 @@ def graft_and_tune(
     regularize: Sequence[str] = (),
     out: Folder | None = None,
     mask: str | Path | Mapping[str, Tensor] | None = None,
-    significance: str = "gap",
+    significance: str | None = None,
     instability: str = "count",
     ranks: str = "network",
     bounds: str = "crown",
@@ -93,9 +94,9 @@ def graft_and_tune(
     bound_images: int = 100,
     slope: float | None = None,
     intercept: float | None = None,
-    epochs: int = 100,
-    line_lr: float = 0.01,
-    lr: float = 0.001,
+    epochs: int | None = None,
+    line_lr: float | None = None,
+    lr: float | None = None,
     finetune_loss: str | None = None,
     freeze_weights: bool = False,
     batch: int | None = None,
@@ -118,8 +119,9 @@ def graft_and_tune(
     `data` are to train on, `test_data` (default: the test images of `data`) to measure what grafting did.
     `ratio` of all neurons (default: half) are grafted by `method`; a `mask`, or the file of one, names them instead.
     With method "auto" the ratio and the instability are those that prove most while keeping `min_sa`. `finetune_loss`
-    mixes interval-certified training into the loss, e.g. "mtl-ibp:0.01", or takes its place, "sabr:0.1". What is not
-    said of fine-tuning is as the run was trained.
+    mixes interval-certified training into the loss, e.g. "mtl-ibp:0.01", or takes its place, "sabr:0.1". `epochs`, the
+    learning rates and the significance are those of the `preset` where they are None; what else is not said of
+    fine-tuning is as the run was trained.
 
     Then follow `guided` steps, each of which grafts `guided_share` of the neurons more, those that cost most on
     training images that the verifier leaves undecided, and fine-tunes for `search_epochs`, until SA falls below
@@ -132,6 +134,13 @@ def graft_and_tune(
     both are those of the run. Single steps of it: `lingraft.score`, `select` and `graft`.
     """
     parent = kept_run(model, None)
+    trained = None if parent is None else parent.summary().training
+    settings = trained.settings if trained else {}
+    usual = grafting_preset(preset, settings.get("optimizer", "sgd"))
+    significance = usual["significance"] if significance is None else significance
+    epochs = usual["epochs"] if epochs is None else epochs
+    lr = usual["lr"] if lr is None else lr
+    line_lr = usual["line_lr"] if line_lr is None else line_lr
     config = GraftingConfig(
         radius_of(eps, parent, data),
         method="grafting" if method == "auto" else method,
@@ -153,10 +162,9 @@ def graft_and_tune(
         raise LingraftError(f"--epochs must be 0 or more, not {epochs}.")
     tuning = None
     if epochs:
-        trained = None if parent is None else parent.summary().training
         tuning = FineTuning(
             fine_tuning_like(
-                trained.settings if trained else {},
+                settings,
                 config.eps,
                 **{
                     "epochs": epochs,
@@ -212,7 +220,7 @@ def graft_and_tune(
             work.search(wanted)
         options = {
             **_named(model, parent), "data": data, "test_data": test_data, "clip": "none" if clip is None else clip,
-            "ratio": ratio, "method": method, "min_sa": min_sa, "guided": guided,
+            "preset": preset, "ratio": ratio, "method": method, "min_sa": min_sa, "guided": guided,
             "guided_share": guided_share, "ungraft": ungraft, "gamma": config.gammas,
             "gradual": gradual, "rescore": rescore, "regularize": tuple(regularize) or None, "mask": mask,
             "significance": significance, "instability": instability, "ranks": ranks, "bounds": bounds,

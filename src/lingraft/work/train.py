@@ -15,7 +15,7 @@ from lingraft.data import ImageSet, is_known, spec_of
 from lingraft.data import load as load_data
 from lingraft.device import device_of, limited_threads, require_precision, resolve_device
 from lingraft.errors import LingraftError
-from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults
+from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, grafting_preset
 from lingraft.grafting.mask_file import load_mask
 from lingraft.model import zoo
 from lingraft.model.plain import copied, plain
@@ -56,9 +56,6 @@ from lingraft.work.tune import keep_training, tune_and_keep
 
 #: Share of the training images, the last ones, that decide which epoch is the best where no others are given.
 HELD_OUT = 0.1
-
-#: Epochs of fine-tuning a grafted model: those of the laptop, and the paper's.
-TUNING_EPOCHS = {"laptop": 15, "paper": 100}
 
 
 def train(
@@ -115,11 +112,11 @@ def train(
     nothing is attacked. A module is trained from the weights it has, unless `initialization` draws new ones.
 
     A plain model is trained with one cycle of the learning rate, up to `lr` (default: 0.1; certified methods: 0.002).
-    A grafted model is fine-tuned as in the paper, down from `lr` (default: 0.001) for the weights and from `line_lr`
-    (default: 0.01) for slopes and intercepts; `parent` is the run that it comes from.
+    A grafted model is fine-tuned as by `graft_and_tune`, down from `lr` for the weights and from `line_lr` for slopes
+    and intercepts; `parent` is the run that it comes from.
 
     The neurons of a `mask`, or of the file of one, are lines from the beginning, and are trained with the rest, at
-    `line_lr` (default: 0.01; with Adam, `lr`).
+    `line_lr` (default: 0.05, the paper's 0.01; with Adam, `lr`).
 
     The epoch with the best robust accuracy on `validation` is kept; without it, the last tenth of `data` is put aside
     for that. `eps` is a number, a text such as "2/255", or a tensor with a radius for each feature, in the shape of one
@@ -199,7 +196,7 @@ def train(
         unwritten = {name: object() for name, value in of_python.items() if value is not None}
         destination = Destination(kept, description, restart, "train", {**options, **unwritten})
         if is_grafted or lines is not None:
-            usual = config.lr if lines is not None and config.optimizer == "adam" else FineTuning.line_lr
+            usual = config.lr if config.optimizer == "adam" else grafting_preset(preset, "sgd")["line_lr"]
             tuning = FineTuning(config, usual if line_lr is None else line_lr, from_scratch=lines is not None)
             grafting = GraftingConfig(config.eps, seed=seed)
             tuned, _ = tune_and_keep(
@@ -233,8 +230,8 @@ def _configured(eps: Radius, method: str, preset: str, is_grafted: bool, setting
     if not is_grafted:
         return with_preset(preset, eps, method, **settings)
     chosen = {name: value for name, value in settings.items() if value is not None}
-    usual = {"epochs": lookup("preset", preset, TUNING_EPOCHS), "method": method}
-    return fine_tuning_defaults(eps, **{**usual, **chosen})
+    usual = grafting_preset(preset, optimizer=chosen.get("optimizer", "sgd"))
+    return fine_tuning_defaults(eps, **{"epochs": usual["epochs"], "lr": usual["lr"], "method": method, **chosen})
 
 
 def _radius(eps: Eps | None, data: Any) -> Radius:
