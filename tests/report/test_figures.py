@@ -89,9 +89,19 @@ def test_average_bounds_are_of_the_images_that_all_have() -> None:
     second = [result(0, crown=[3.0]), result(3, crown=[-100.0]), result(1, crown=[float("nan")])]
     means, images = common_bounds({"a": first, "b": second})
     assert images == 1
-    assert means == {"a": (-2.0, -1.0), "b": (3.0, 3.0)}
+    assert means == {"a": (-2.0, -1.0, -1.0), "b": (3.0, 3.0, 3.0)}
     assert "α-CROWN -1" in average_lower_bounds({"a": first, "b": second}).alt
     assert common_bounds({"a": [result(2)]}) == ({}, 0)
+
+
+def test_bounds_after_branching_are_shown_where_they_are_known() -> None:
+    told = [result(0, crown=[-2.0], alpha=[-1.0], domains=6, branched=-0.25), result(1, crown=[-1.0], branched=0.0)]
+    assert common_bounds({"a": told}) == ({"a": (-1.5, -1.0, -0.125)}, 2)
+    assert "branching -0.125" in average_lower_bounds({"a": told}).alt
+    older = [result(0, crown=[-2.0], alpha=[-1.0], domains=6)]
+    panel = average_lower_bounds({"a": older})
+    assert "branching" not in panel.alt
+    assert len(drawn(panel).patches) == 2
 
 
 def test_unstable_neurons_are_averaged_over_bounded_images() -> None:

@@ -57,6 +57,8 @@ def test_every_counterexample_is_in_a_part(
         return
     assert all(torch.equal(old, new) for old, new in zip(before, vars(root).values(), strict=True)), "root was changed"
     assert bool((base.lower >= root.lower).all() and (base.upper <= root.upper).all())
+    assert search.lowest is not None
+    assert search.lowest <= float(margins.min()) + 1e-4, "the lowest bound is above a margin"
     margin = OpenMargin(base, dual.bound(base), pool)
     dealt = Remainder(collapsed, torch.tensor([0]), [margin, OpenMargin(root, dual.bound(root))]).divide(parts)
     pieces = [piece for part in dealt for piece in part]
@@ -123,7 +125,9 @@ def test_parts_give_the_verdict_of_the_whole(above: float, monkeypatch: pytest.M
 
 
 def results(*verdicts: str) -> list[Result]:
-    return [Result(v, "branch", "time" if v == "unknown" else None, domains=2, memory=5.0) for v in verdicts]
+    """Of parts; what branching left is known of those that are unknown."""
+    how = {"unknown": {"reason": "time", "branched": -0.5}}
+    return [Result(v, "branch", domains=2, memory=5.0, **how.get(v, {})) for v in verdicts]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +144,7 @@ def results(*verdicts: str) -> list[Result]:
 )
 def test_verified_only_if_all_parts_are(verdicts: list[str], expected: str | None) -> None:
     division = Division()
-    division.add(Result("unknown", "branch", "stopped", domains=10, crown=[1.0]), 3.0, parts=3)
+    division.add(Result("unknown", "branch", "stopped", domains=10, crown=[1.0], branched=-1.0), 3.0, parts=3)
     for seconds, result in enumerate(results(*verdicts)):
         assert not division.done
         division.add(result, 4.0 + seconds)
@@ -149,6 +153,9 @@ def test_verified_only_if_all_parts_are(verdicts: list[str], expected: str | Non
         result = division.result
         assert result.verdict == expected
         assert (result.reason == "time") == (expected == "unknown")
+        assert result.branched == {"verified": 0.0, "unknown": -0.5}.get(
+            expected, -0.5 if "unknown" in verdicts else -1.0
+        )
         assert (result.domains, result.seconds, result.crown) == (10 + 2 * len(verdicts), 3.0 + len(verdicts), [1.0])
 
 

@@ -179,9 +179,10 @@ def verified_over_time(results: Mapping[str, tuple[Sequence[Result], float]], co
     "bounds",
     "Lower bounds",
     "Average lower bounds of the margins",
-    "The margin of an image is the label's output minus another class's; its lower bound within ε at the root,"
-    " before any branching, for the lowest margin of each image. Above 0 the image is proven at once; a very"
-    " negative bound says next to nothing. Only images that all runs of a group got as far as bounding count.",
+    "The margin of an image is the label's output minus another class's; its lower bound within ε at the root, by CROWN"
+    " and by α-CROWN, and where branching ended, for the lowest margin of each image. Above 0 the image is proven; what"
+    " branching proves counts as 0, a very negative bound says next to nothing. Only images that all runs of a group"
+    " got as far as bounding count. Verdicts of versions before 0.2 do not say where branching ended.",
 )
 def _lower_bounds(studies: Sequence[Study]) -> Drawn:
     colors = _colors(studies)
@@ -189,31 +190,39 @@ def _lower_bounds(studies: Sequence[Study]) -> Drawn:
     return groups, _without_verdicts(studies)
 
 
-def lowest_bounds(results: Sequence[Result]) -> dict[int, tuple[float, float]]:
-    """Image → its lowest margin by CROWN and by α-CROWN at the root, for the images that got as far as bounds.
+#: Where the bounds are from, and how full their bars are.
+_BOUNDS = {"CROWN": 0.35, "α-CROWN": 0.65, "branching": 1.0}
 
-    Where CROWN proved everything there was no need of α-CROWN, and both are the same.
+
+def lowest_bounds(results: Sequence[Result]) -> dict[int, tuple[float, float, float]]:
+    """Image → its lowest margin by CROWN, by α-CROWN and after branching, for the images that got as far as bounds.
+
+    What the one before proved is the same after it. NaN: there was branching, and where it ended is not known.
     """
     lowest = {}
     for result in results:
         crown, alpha = result.crown, result.alpha or result.crown
         if crown and all(map(math.isfinite, [*crown, *alpha])):
-            lowest[result.index] = min(crown), min(alpha)
+            if result.branched is not None:
+                last = max(min(alpha), result.branched)
+            else:
+                last = math.nan if result.domains or result.stage == "branch" else min(alpha)
+            lowest[result.index] = min(crown), min(alpha), last
     return lowest
 
 
-def common_bounds(results: Results) -> tuple[dict[str, tuple[float, float]], int]:
-    """Means by CROWN and α-CROWN for each network on the images that all of them have, and how many these are."""
+def common_bounds(results: Results) -> tuple[dict[str, tuple[float, ...]], int]:
+    """Means of `lowest_bounds` for each network on the images that all of them have, and how many these are."""
     lowest = {name: bounds for name, each in results.items() if (bounds := lowest_bounds(each))}
     common = set.intersection(*map(set, lowest.values())) if lowest else set()
     if not common:
         return {}, 0
-    means = {name: (fmean(b[i][0] for i in common), fmean(b[i][1] for i in common)) for name, b in lowest.items()}
+    means = {name: tuple(map(fmean, zip(*(each[i] for i in common), strict=True))) for name, each in lowest.items()}
     return means, len(common)
 
 
 def average_lower_bounds(results: Results, colors: Colors | None = None) -> Panel:
-    """Mean of the lowest margin's lower bound, for each network: pale by CROWN, full by α-CROWN; above 0 is proven.
+    """Mean of the lowest margin's lower bound, for each network: by CROWN, by α-CROWN and, full, after branching.
 
     The paper, Section 5.
     """
@@ -221,13 +230,16 @@ def average_lower_bounds(results: Results, colors: Colors | None = None) -> Pane
     shades = colors or {name: series(i) for i, name in enumerate(means)}
 
     def draw(axes: Any) -> None:
-        for row, (name, pair) in enumerate(means.items()):
-            for place, value, alpha, how in zip((-0.2, 0.2), pair, (0.5, 1.0), ("CROWN", "α-CROWN"), strict=True):
-                axes.barh(row + place, value, 0.36, color=shades[name], alpha=alpha)
+        for row, (name, values) in enumerate(means.items()):
+            bars = zip((-0.27, 0.0, 0.27), values, _BOUNDS.items(), strict=True)
+            for place, value, (how, alpha) in bars:
+                if math.isnan(value):
+                    continue
+                axes.barh(row + place, value, 0.25, color=shades[name], alpha=alpha)
                 text, beside = f"{how} {value:.3g}".replace(" -", " −"), (max(0.0, value), row + place)
                 axes.annotate(text, beside, (3, 0), textcoords="offset points", va="center", fontsize=7.5)
-        low, high = min(min(pair) for pair in means.values()), max(max(pair) for pair in means.values())
-        smallest = min(abs(value) for pair in means.values() for value in pair)
+        known = [value for values in means.values() for value in values if not math.isnan(value)]
+        low, high, smallest = min(known), max(known), min(map(abs, known))
         if low < 0 and -low > 50 * max(smallest, 1e-9):
             axes.set_xscale("symlog", linthresh=max(1.0, smallest))
             plain_numbers(axes.xaxis)
@@ -240,9 +252,12 @@ def average_lower_bounds(results: Results, colors: Colors | None = None) -> Pane
         axes.grid(False, axis="y")
         axes.set_xlabel(f"lowest margin, mean of {images} images")
 
-    spoken = "; ".join(f"{name}: CROWN {crown:.3g}, α-CROWN {alpha:.3g}" for name, (crown, alpha) in means.items())
+    spoken = "; ".join(
+        f"{name}: " + ", ".join(f"{how} {v:.3g}" for how, v in zip(_BOUNDS, values, strict=True) if not math.isnan(v))
+        for name, values in means.items()
+    )
     alt = f"Mean lower bound of the lowest margin. {spoken}."
-    return Panel("average lower bounds", alt, draw, 0.9 + 0.5 * len(means))
+    return Panel("average lower bounds", alt, draw, 0.9 + 0.65 * len(means))
 
 
 @figure(

@@ -48,6 +48,7 @@ def record_of(result: Result) -> dict[str, Any]:
         "seconds": round(result.seconds, 4),
         "crown": _by_name(result.against, result.crown),
         "alpha": _by_name(result.against, result.alpha),
+        "branched": result.branched,
         "unstable": result.unstable,
         "neurons": result.neurons,
         "domains": result.domains,
@@ -68,6 +69,7 @@ def result_of(record: Mapping[str, Any]) -> Result:
         seconds=float(record["seconds"]),
         crown=list(crown.values()),
         alpha=list(alpha.values()),
+        branched=None if record.get("branched") is None else float(record["branched"]),  # as before version 0.2.0
         unstable={name: int(count) for name, count in record["unstable"].items()},
         domains=int(record["domains"]),
         memory=float(record["memory"]),

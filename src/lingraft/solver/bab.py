@@ -122,6 +122,8 @@ class Search:
         self.budget, self.attack, self.proof, self.stop = budget, attack, proof, stop
         self.forms: Forms | None = None
         self.visited = 0
+        #: the lowest bound of what is open; 0 where nothing is, None before the search
+        self.lowest: float | None = None
         #: domains fit that many at once, at about thirty tensors over taps and pixels each
         self.widest = int(min(1024, max(1, budget.memory / 4 / (30 * 4 * (collapsed.count + len(collapsed.center))))))
         self.worth = worth or Worth(self.widest)
@@ -145,6 +147,7 @@ class Search:
             self._keep(pool, bound, base, base)
         batch = self.worth.batch
         while len(pool):
+            self.lowest = float(pool.bounds.min())
             self.budget.check_time()
             pays = tightens and self.patience == 1  # for the whole region, so before it is divided
             if self.stop is not None and not pays and len(pool) > 1 and self.stop():
@@ -158,6 +161,7 @@ class Search:
             spent = time.monotonic() - started
             self.branching += spent
             batch.add(len(parents), spent)
+        self.lowest = 0.0
 
     def _use_facets(self, base: Domains, bound: Tensor) -> tuple[Domains, Tensor]:
         """Bound the first site's taps by facets from now on if that pays for the whole region.

@@ -38,6 +38,7 @@ class Division:
         undecided = [result for result in self.results if result.verdict not in ("verified", "divided")]
         undecided.sort(key=lambda result: result.verdict != "falsified")
         last = undecided[0] if undecided else Result("verified", "branch")
+        lowest = [each.branched for each in undecided if each.branched is not None]
         return replace(
             self.whole,
             verdict=last.verdict,
@@ -45,6 +46,7 @@ class Division:
             reason=last.reason,
             witness=last.witness,
             error=last.error,
+            branched=min(lowest, default=self.whole.branched) if undecided else 0.0,
             seconds=max(result.seconds for result in self.results),
             domains=sum(result.domains for result in self.results),
             memory=max(result.memory for result in self.results),

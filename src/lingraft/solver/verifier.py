@@ -71,8 +71,9 @@ class Result:
     """The verdict on one image, and how it came about.
 
     `verdict` is "verified", "falsified", "unknown" (with a `reason`) or "misclassified"; `stage` is what decided it;
-    `crown` and `alpha` are the lower bounds of the margins at the root before and after optimization, `unstable` counts
-    the unstable neurons of every site (`nonlinearity.py`), of `neurons` in all; `memory` is the process's peak in MiB.
+    `crown` and `alpha` are the lower bounds of the margins at the root before and after optimization, `branched` is the
+    lowest of them where branch and bound ended, about, or 0 where it proved them all; `unstable` counts the unstable
+    neurons of every site (`nonlinearity.py`), of `neurons` in all; `memory` is the process's peak in MiB.
     `verify` fills in the rest: `index` of the image, its `label` and `eps` if it has them (of a tensor, its name),
     `against` what each margin compares the label with (classes, or rows of constraints), and an `error` that ended it.
     `proof` is there if it was asked for and the verdict is "verified", `remainder` if the search was stopped to be
@@ -87,6 +88,7 @@ class Result:
     witness: Tensor | None = None
     crown: list[float] = field(default_factory=list)
     alpha: list[float] = field(default_factory=list)
+    branched: float | None = None
     unstable: dict[str, int] = field(default_factory=dict)
     domains: int = 0
     memory: float = 0.0
@@ -396,6 +398,10 @@ class _Attempt:
                 return self.finish("unknown", "stopped")
             finally:
                 self.result.domains += search.visited
+                if search.lowest is not None:
+                    waiting = (float(later.bound) for later in work.margins[done + 1 :])
+                    self.result.branched = min([search.lowest, *waiting])
+        self.result.branched = 0.0
         return self.finish("verified")
 
     def _prove(self, collapsed: Collapsed, left: Tensor, domains: Domains, open_: Tensor) -> dict[int, MarginProof]:
