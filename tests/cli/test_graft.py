@@ -178,7 +178,8 @@ def test_mistakes_are_explained(parent: Path, tmp_path: Path):
     assert not (tmp_path / "out").exists()
 
 
-def test_auto_finds_a_setting_and_keeps_its_candidates(parent: Path, tmp_path: Path):
+def test_auto_finds_a_setting_and_keeps_its_candidates(parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("lingraft.work.search.RATIOS", (0.2, 0.6))  # fewer, for time
     source, out = tmp_path / "digits", tmp_path / "out"
     shutil.copytree(parent, source)
     counts = ("--score-images", 50, "--bound-images", 5, "--images", 10, "--bounds", "intervals", "--eps", 0.01)
@@ -194,7 +195,7 @@ def test_auto_finds_a_setting_and_keeps_its_candidates(parent: Path, tmp_path: P
     assert result["settings"]["instability"] == chosen["instability"]
     assert result["plan"]["grafted"] == round(1600 * chosen["ratio"])
     rows = (source / "search" / "front.csv").read_text().splitlines()
-    assert rows[0].startswith("instability,ratio,sa,va")
+    assert rows[0].startswith("instability,ratio,epochs,sa,va")
     assert len(rows) == len(told["candidates"]) + 1
     assert (source / "figures" / "front.png").stat().st_size > 1000
     assert (source / "figures" / "front.svg").exists()

@@ -88,14 +88,14 @@ def front_panel(candidates: Sequence[Candidate], chosen: Candidate | None, min_s
     return Panel("VA over SA", f"Pareto front of the search. {spoken}.", draw_on, HEIGHT + legend_height(measures))
 
 
-def write_front(run: Run, candidates: Sequence[Candidate], chosen: Candidate | None, min_sa: float) -> list[Path]:
-    """search/front.json and .csv, figures/front.svg and .png of the run; gives their paths."""
-    edge = front(candidates)
-    rows = [{**c.as_dict(), "front": c in edge, "chosen": c == chosen} for c in candidates]
+def write_front(run: Run, rounds: Sequence[Sequence[Candidate]], chosen: Candidate | None, min_sa: float) -> list[Path]:
+    """search/front.json and .csv of all rounds, figures/front.svg and .png of the last, in the run; their paths."""
+    edge = front(rounds[-1])
+    rows = [{**c.as_dict(), "front": c in edge, "chosen": c == chosen} for candidates in rounds for c in candidates]
     path, table = run.path / "search" / "front.json", run.path / "search" / "front.csv"
     write_json(path, {"min_sa": min_sa, "candidates": rows})
     with replacing(table) as part, open(part, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    return [path, table, *save_figure(draw([front_panel(candidates, chosen, min_sa)]), run, "front")]
+    return [path, table, *save_figure(draw([front_panel(rounds[-1], chosen, min_sa)]), run, "front")]

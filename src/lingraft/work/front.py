@@ -40,6 +40,7 @@ from lingraft.work.experiments.reproduce import Reproduction
 from lingraft.work.experiments.stage import Stage
 from lingraft.work.front_points import Tested, Tried, advice, on_front
 from lingraft.work.given import images_of
+from lingraft.work.halving import halving
 from lingraft.work.validation import Validation
 from lingraft.work.verify import verify
 
@@ -196,32 +197,26 @@ class _Search:
 
     def rounds(self) -> list[list[Tried]]:
         """What each round found; the last one is followed by the test."""
-        epochs, alive, done = self.epochs[0], self.rows, list[list[Tried]]()
-        while True:
-            found: list[Tried] = []
-            for number, row in enumerate(alive, 1):
-                if not done and found and sum(self.used.values()) > FIRST_ROUND * self.seconds:
-                    self.left_out += [each.name for each in alive[number - 1 :]]
-                    _say(f"no time for {len(alive) - number + 1} more settings: {', '.join(self.left_out)}")
-                    break
-                spent = f"{_minutes(sum(self.used.values()))} of {_minutes(self.seconds)} used"
-                _say(f"round {len(done) + 1}, {number} of {len(alive)}: {row.name}, {epochs} epochs ({spent})")
-                tried = self._try(row, epochs)
-                if tried is not None:
-                    found.append(tried)
-                    _say(
-                        f"  SA {tried.sa:.2%}, VA {tried.va:.2%}, undecided {tried.undecided:.2%} on validation images"
-                    )
-            if not found:
-                raise LingraftError("the training of every setting diverged. Try other data, or another network.")
-            done.append(found)
-            kept = best_half(found, _figures)
-            following = self._next_epochs(kept, epochs)
-            _say(f"round {len(done)}: {', '.join(each.name for each in kept)} go on")
-            if following is None:
-                return done
-            names = {each.name for each in kept}
-            alive, epochs = [row for row in alive if row.name in names], following
+        return halving(self.rows, self.epochs[0], self._round, self._next_epochs, _figures)
+
+    def _round(self, rows: Sequence[Row], epochs: int) -> list[tuple[Row, Tried]]:
+        """All of them, in the first round as many as there is time for; without those whose training diverges."""
+        found: list[tuple[Row, Tried]] = []
+        for number, row in enumerate(rows):
+            first = epochs == self.epochs[0]
+            if first and found and sum(self.used.values()) > FIRST_ROUND * self.seconds:
+                self.left_out += [each.name for each in rows[number:]]
+                _say(f"no time for {len(rows) - number} more settings: {', '.join(self.left_out)}")
+                break
+            spent = f"{_minutes(sum(self.used.values()))} of {_minutes(self.seconds)} used"
+            _say(f"{row.name}, {epochs} epochs: {number + 1} of {len(rows)} ({spent})")
+            tried = self._try(row, epochs)
+            if tried is not None:
+                found.append((row, tried))
+                _say(f"  SA {tried.sa:.2%}, VA {tried.va:.2%}, undecided {tried.undecided:.2%} on validation images")
+        if not found:
+            raise LingraftError("the training of every setting diverged. Try other data, or another network.")
+        return found
 
     def _stage(self, row: Row, epochs: int) -> Stage:
         """The stage that makes the run of a setting with so many epochs of training."""
@@ -279,6 +274,7 @@ class _Search:
 
     def _next_epochs(self, kept: Sequence[Tried], epochs: int) -> int | None:
         """As many as there is time for, with what the test will take set aside; None: too few more to be worth it."""
+        _say(f"after {epochs} epochs: {', '.join(each.name for each in kept)} go on")
         rows = {row.name: row for row in self.rows}
         stages = {s.key for each in kept for s in with_parents(self._stage(rows[each.name], epochs))}
         training = sum(self.used[key] for key in stages)

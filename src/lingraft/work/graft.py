@@ -321,10 +321,10 @@ class _Graft:
         assert self.parent is not None
         self.inside.enter_context(holding(self.parent.path))
         search = Search(self.parent, self.model, self.material, self.config, self.tuning, wanted, device=self.device)
-        tried = search.candidates(_say)
-        paths = write_front(search.run, tried, best(tried, wanted.min_sa), wanted.min_sa)
+        rounds = search.rounds(_say)
+        paths = write_front(search.run, rounds, best(rounds[-1], wanted.min_sa), wanted.min_sa)
         _say(f"all candidates: {'  '.join(map(str, paths))}")
-        found: Candidate = require_best(tried, wanted.min_sa)
+        found: Candidate = require_best(rounds[-1], wanted.min_sa)
         _say(f"chosen: {found}")
         self.config = replace(self.config, ratio=found.ratio, instability=found.instability)
         self.chosen_by = {"search": {"min_sa": wanted.min_sa, "chosen": found.as_dict()}}
