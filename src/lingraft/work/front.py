@@ -99,7 +99,9 @@ def front(
     there is time, each training from its beginning. Those that are left are tested: SA on all test images, VA on the
     first `images` with `timeout` seconds each. `hours` are those of work, wherever it was interrupted: called again
     with the same arguments it goes on. It is an estimate that is kept to by leaving out epochs and settings, not a
-    limit that anything is killed at. Verification runs on a Ray cluster if `ray` is the address of one.
+    limit that anything is killed at. If `ray` is the address of a Ray cluster the trainings of a round run there side
+    by side, each on one CPU, and so does verification; all nodes must see the folder then, `hours` are those of all
+    CPUs together, and no setting is left out.
 
     `model` is a network of the zoo, or an ONNX file; `data` and `test_data` are names or files of data sets, which say
     the default of `eps`. Everything is kept in `out` (default: fronts/DATA-MODEL).
@@ -192,6 +194,8 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.left_out: list[str] = []
+        #: key of a stage → the error that ended it on Ray
+        self.failed: dict[str, LingraftError] = {}
         #: seconds of all that was needed so far; the same when it is needed again
         self.used: dict[str, float] = {}
 
@@ -202,9 +206,13 @@ class _Search:
     def _round(self, rows: Sequence[Row], epochs: int) -> list[tuple[Row, Tried]]:
         """All of them, in the first round as many as there is time for; without those whose training diverges."""
         found: list[tuple[Row, Tried]] = []
+        place = self.validation.place
+        if place.ray is not None:
+            stages = [stage for row in rows for stage in with_parents(self._stage(row, epochs))]
+            self.failed = self.work.run_on_ray(stages, place.ray, self.device.type == "cuda")
         for number, row in enumerate(rows):
-            first = epochs == self.epochs[0]
-            if first and found and sum(self.used.values()) > FIRST_ROUND * self.seconds:
+            may_leave_out = epochs == self.epochs[0] and place.ray is None
+            if may_leave_out and found and sum(self.used.values()) > FIRST_ROUND * self.seconds:
                 self.left_out += [each.name for each in rows[number:]]
                 _say(f"no time for {len(rows) - number} more settings: {', '.join(self.left_out)}")
                 break
@@ -235,6 +243,9 @@ class _Search:
         stage, validation = self._stage(row, epochs), self.validation
         stages = list(with_parents(stage))
         try:
+            for each in stages:
+                if each.key in self.failed:
+                    raise self.failed[each.key]
             self.work.run(stages)
         except LingraftError as error:
             if "training diverged" not in str(error):

@@ -10,6 +10,7 @@ from typing import Any
 from lingraft.errors import LingraftError
 from lingraft.files import append_line, read_lines, remove_dead_parts, replacing, write_json
 from lingraft.names import lookup
+from lingraft.pool.ray.tasks import side_by_side
 from lingraft.progress import console
 from lingraft.report.figures import sections
 from lingraft.report.panels import Panel, draw
@@ -148,23 +149,43 @@ class Reproduction:
         stages = self._left(wanted)
         for number, stage in enumerate(stages, 1):
             announce(stage, number, len(stages))
-            line = stage.line(self.runs)
-            begun = time.monotonic()
-            try:
-                self.perform(stage, self.runs)
-            except LingraftError as error:
-                raise LingraftError(f"{error} (in `{line}`; the same reproduction goes on from here)") from error
-            append_line(
-                self.log,
-                {
-                    "command": stage.command,
-                    "key": stage.key,
-                    "run": stage.folder(self.runs).name,
-                    "line": line,
-                    "seconds": round(time.monotonic() - begun, 1),
-                    "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-                },
-            )
+            self.do(stage)
+
+    def do(self, stage: Stage) -> None:
+        """Run one stage, and say in the log that it is finished."""
+        line = stage.line(self.runs)
+        begun = time.monotonic()
+        try:
+            self.perform(stage, self.runs)
+        except LingraftError as error:
+            raise LingraftError(f"{error} (in `{line}`; the same reproduction goes on from here)") from error
+        append_line(
+            self.log,
+            {
+                "command": stage.command,
+                "key": stage.key,
+                "run": stage.folder(self.runs).name,
+                "line": line,
+                "seconds": round(time.monotonic() - begun, 1),
+                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            },
+        )
+
+    def run_on_ray(self, wanted: Sequence[Stage], address: str, gpu: bool) -> dict[str, LingraftError]:
+        """Run stages that are missing side by side on a Ray cluster, each after those it starts from.
+
+        Key of a stage → the error that ended it; what starts from it is not run.
+        """
+        failed: dict[str, LingraftError] = {}
+        while True:
+            left = {stage.key: stage for stage in self._left(wanted) if stage.key not in failed}
+            now = [stage for stage in left.values() if stage.parent is None or stage.parent.key not in left]
+            now = [stage for stage in now if stage.parent is None or stage.parent.key not in failed]
+            if not now:
+                return failed
+            title = f"training {len(now)} settings on Ray"
+            errors = side_by_side(address, title, self.do, [(stage,) for stage in now], gpu)
+            failed |= {stage.key: error for stage, error in zip(now, errors, strict=True) if error is not None}
 
     def hours_left(self, plan: Plan) -> Callable[[Sequence[Cell]], float]:
         """About how many hours some cells still take on two cores; 0 if they are filled."""
