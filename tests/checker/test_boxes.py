@@ -97,7 +97,7 @@ def false_claim_is_accepted(seeds: range) -> bool:
     return False
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=SEEDS)
 def test_nothing_false_is_accepted(seed):
     """Exact minima, in rational numbers, that are not above 0."""
@@ -195,7 +195,7 @@ def test_a_box_is_cut_by_the_checker_where_it_is_nearly_proven(monkeypatch):
     network, lowest = layered(layers), Exact(layers).minima(-1.0, 1.0)[0]
     claim = claimed(network, float(-lowest) + 1e-3, tree_of([DONE], []))
     assert accepted(claim, network)
-    monkeypatch.setattr(boxes._Box.__init__, "__defaults__", (2,))
+    monkeypatch.setattr(boxes._Box.__init__, "__defaults__", (0,))
     assert not accepted(claim, network)
 
 
@@ -281,23 +281,19 @@ def test_proofs_by_boxes_have_certificates(boxes_alone, checked, seed):
 def test_a_label_and_a_ball_with_inputs_that_are_maps(boxes_alone, checked):
     """Inputs of the file are channels first."""
     torch.manual_seed(4)
-    model = nn.Sequential(nn.Conv2d(2, 6, 2), nn.ReLU(), nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
+    model = nn.Sequential(
+        nn.Conv2d(2, 6, (1, 2)), nn.ReLU(), nn.Flatten(), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)
+    ).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter *= 2
-    network = checked(model, (2, 2, 3))
-    image = torch.rand(1, 2, 2, 3)
-    label = model(image).argmax(1)
-    stages = set()
-    for eps in (0.05, 0.1, 0.15, 0.2):
-        request = Request(model, image, label, eps=eps, clip=(0.0, 1.0))
-        result = Verifier(request.network).verify(request.problem(0), 20, prove=True)
-        if result.verdict != "verified":
-            break
-        stages.add(result.stage)
-        certificate = CertificateWriter(request.network, network).certificate(claim_of_image(request, 0, {}), result)
-        check(decode(encode(certificate)), network)
-    assert "boxes" in stages
+    image = torch.rand(1, 2, 1, 2)
+    network = checked(model, (2, 1, 2))
+    request = Request(model, image, model(image).argmax(1), eps=0.4, clip=(0.0, 1.0))
+    result = Verifier(request.network).verify(request.problem(0), 20, prove=True)
+    assert (result.verdict, result.stage) == ("verified", "boxes")
+    certificate = CertificateWriter(request.network, network).certificate(claim_of_image(request, 0, {}), result)
+    check(decode(encode(certificate)), network)
 
 
 def test_a_property_of_several_sets_of_constraints(boxes_alone, tmp_path):
