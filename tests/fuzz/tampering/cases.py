@@ -94,9 +94,9 @@ MODELS: dict[str, tuple[tuple[int, ...], Callable[[], nn.Module]]] = {
     "grafted before": ((1, 3, 4), _grafted),
     "open batch": ((4,), lambda: nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 2))),
     "one input": ((1,), lambda: nn.Sequential(nn.Linear(1, 9), nn.ReLU(), nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 3))),
-    "few inputs": ((2,), lambda: nn.Sequential(nn.Linear(2, 10), nn.ReLU(), nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 3))),
     "short weights": ((3,), lambda: nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))),
     "written by hand": ((1, 2, 4), lambda: nn.Identity()),
+    "few inputs": ((3,), lambda: nn.Sequential(nn.Linear(3, 10), nn.ReLU(), nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 3))),
 }  # fmt: skip
 
 #: How each network is asked: a ball with or without clip or a box; a label, constraints, or groups of them.
