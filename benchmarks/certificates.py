@@ -1,9 +1,10 @@
 """Certificates of the public verification problems: how many verified verdicts check, at what size and what cost.
 
-Each folder holds `model.onnx` and `problems.npz` (image, label, lower, upper). One thread; CPU-seconds of this process
+Each folder holds `model.onnx` and `problems.npz` (image, label, lower, upper), or is a benchmark of VNN-COMP with an
+`instances.csv`, in the folder `vnncomp`. One thread; CPU-seconds of this process
 for verifying and for checking. A file has a part that does not grow with the tree (image, rounds, forms) and what each
 leaf adds (its multipliers, and those of the clips above it); both are shown. A certificate that is rejected, or a
-verified image without one, makes the exit code 1.
+verified image or instance without one, makes the exit code 1.
 
     LINGRAFT_PROBLEMS=folder python benchmarks/certificates.py [FOLDER …] [--limit S] [--images 0:5] [--json FILE]
     python benchmarks/certificates.py --mutations 10000      changed certificates, none accepted whose claim is false
@@ -14,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,12 +28,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from lingraft import load_onnx
+from lingraft import load_onnx, verify_property
 from lingraft.checker.check import check
-from lingraft.checker.format import FIRST_LINE, PARTS, Certificate, Rejected, decode, encode
+from lingraft.checker.format import BOXES, FIRST_LINE, PARTS, Certificate, Rejected, decode, encode
+from lingraft.checker.network import Network
 from lingraft.checker.onnx_reader import load_network
 from lingraft.cli.options import parse_images
 from lingraft.errors import LingraftError
+from lingraft.formats.benchmark import read_instances
 from lingraft.formats.certificate_writer import CertificateWriter, claim_of_image
 from lingraft.process_memory import forget_peak, peak_memory
 from lingraft.solver.request import Request
@@ -80,22 +84,59 @@ def run(folder: Path, images: slice, limit: float) -> Score:
             record["reason"] = str(error)
             console.print(f"[red]{folder.name} {i:3d} verified by {result.stage}, {error}[/]")
             continue
-        forget_peak()
-        begun = time.process_time()
-        certificate, reason = _checked(content, network)
-        checking = time.process_time() - begun
-        leaves = 0 if certificate is None else certificate.leaves
-        taps = 0 if certificate is None else certificate.count
-        record |= {"accepted": not reason, "reason": reason, "checking": checking, "bytes": len(content)}
-        record |= {"leaves": leaves, "taps": taps, "memory": peak_memory(), "leaf_bytes": _leaf_bytes(content)}
-        verdict = f"[red]rejected: {reason}[/]" if reason else "accepted"
-        console.print(
-            f"{folder.name} {i:3d} {verdict}, verified by {result.stage} in {verifying:.2f} s,"
-            f" checked in {checking:.2f} s, {len(content) / 1000:.1f} kB, {leaves} leaves, {taps} taps,"
-            f" {record['memory']:.0f} MiB",
-            soft_wrap=True,
-        )
+        _check(record, [content], network)
+        _print(folder.name, record)
     return score
+
+
+def run_properties(folder: Path, which: slice, limit: float) -> Score:
+    """The same for the instances of a benchmark of VNN-COMP: a certificate for each box of a property."""
+    score = Score(folder.name)
+    for i, entry in list(enumerate(read_instances(folder)))[which]:
+        with tempfile.TemporaryDirectory() as proofs:
+            begun = time.process_time()
+            try:
+                found = verify_property(
+                    entry.onnx, entry.vnnlib, timeout=limit, certificates=proofs, seed=i, progress=False
+                )
+            except LingraftError as error:
+                console.print(f"{folder.name} {i:3d} {error}", soft_wrap=True)
+                continue
+            verifying = time.process_time() - begun
+            if found.answer.word != "unsat":
+                continue
+            record = {"image": i, "stage": found.answer.stage, "verifying": verifying, "accepted": False}
+            score.records.append(record)
+            contents = [path.read_bytes() for path in sorted(Path(proofs).glob("*.cert"))]
+            if found.certificates is None or found.certificates.missing or len(contents) < found.boxes:
+                record["reason"] = "; ".join(found.certificates.missing.values()) if found.certificates else ""
+                console.print(f"[red]{folder.name} {i:3d} verified, no certificate: {record['reason']}[/]")
+                continue
+            _check(record, contents, load_network(entry.onnx))
+        _print(folder.name, record)
+    return score
+
+
+def _check(record: dict[str, Any], contents: list[bytes], network: Network) -> None:
+    """Check certificates and add what is seen to the record."""
+    forget_peak()
+    begun = time.process_time()
+    found = [_checked(content, network) for content in contents]
+    reason = next((reason for _, reason in found if reason), "")
+    record |= {"accepted": not reason, "reason": reason, "checking": time.process_time() - begun}
+    read = [certificate for certificate, _ in found if certificate is not None]
+    record |= {"leaves": sum(c.leaves for c in read), "taps": sum(c.count for c in read), "memory": peak_memory()}
+    record |= {"bytes": sum(map(len, contents)), "leaf_bytes": sum(map(_leaf_bytes, contents))}
+
+
+def _print(folder: str, record: dict[str, Any]) -> None:
+    verdict = f"[red]rejected: {record['reason']}[/]" if record["reason"] else "accepted"
+    console.print(
+        f"{folder} {record['image']:3d} {verdict}, verified by {record['stage']} in {record['verifying']:.2f} s,"
+        f" checked in {record['checking']:.2f} s, {record['bytes'] / 1000:.1f} kB, {record['leaves']} leaves,"
+        f" {record['taps']} taps, {record['memory']:.0f} MiB",
+        soft_wrap=True,
+    )
 
 
 def _leaf_bytes(content: bytes) -> int:
@@ -104,10 +145,15 @@ def _leaf_bytes(content: bytes) -> int:
     header = json.loads(content[start : start + int(content[len(FIRST_LINE) : start])])
     names = {"nodes", "in_force", *(name for name, _, _ in PARTS if "multipliers" in name)}
     names |= {"clips.nodes", "clips.in_force", "clips.forms"}
-    return sum(array["bytes"] for array in header["arrays"] if array["name"].partition(".")[2] in names)
+    grows = {*(name for name, _, _ in BOXES)}
+    return sum(
+        array["bytes"]
+        for array in header["arrays"]
+        if array["name"] in grows or array["name"].partition(".")[2] in names
+    )
 
 
-def _checked(content: bytes, network: Any) -> tuple[Certificate | None, str]:
+def _checked(content: bytes, network: Network) -> tuple[Certificate | None, str]:
     certificate = None
     try:
         certificate = decode(content)
@@ -147,7 +193,7 @@ def show(scores: list[Score]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folders", nargs="*", help="names of folders (default: all)")
+    parser.add_argument("folders", nargs="*", help="names of folders (default: all but those of VNN-COMP)")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds an image (default: 60)")
     parser.add_argument("--images", help="a range such as 0:5, or one number (default: all)")
     parser.add_argument("--json", type=Path, help="write everything to this file as well")
@@ -155,18 +201,21 @@ def main() -> None:
     options = parser.parse_args()
     if options.mutations:
         test = Path(__file__).parent.parent / "tests" / "certificates" / "test_check.py"
-        chosen = [sys.executable, "-m", "pytest", "-q", str(test), "-k", "changed", "-s"]
-        sys.exit(subprocess.run(chosen, env={**os.environ, "LINGRAFT_MUTATIONS": str(options.mutations)}).returncode)
+        command = [sys.executable, "-m", "pytest", "-q", str(test), "-k", "changed", "-s"]
+        sys.exit(subprocess.run(command, env={**os.environ, "LINGRAFT_MUTATIONS": str(options.mutations)}).returncode)
     torch.set_num_threads(1)
     root = Path(os.environ.get("LINGRAFT_PROBLEMS", ""))
-    known = sorted(path.parent.name for path in root.glob("*/problems.npz")) if root.name else []
+    ways = {path.parent: run for path in sorted(root.glob("*/problems.npz"))} if root.name else {}
+    ways |= {path.parent: run_properties for path in sorted(root.glob("vnncomp/*/instances.csv"))} if root.name else {}
+    known = {path.name: path for path in ways}
     if not known or not set(options.folders) <= set(known):
         parser.error(f"LINGRAFT_PROBLEMS must point at the problems; found: {', '.join(known) or 'nothing'}")
     try:
         images = slice(None) if options.images is None else parse_images(options.images)
     except LingraftError as error:
         parser.error(str(error))
-    scores = [run(root / name, images, options.limit) for name in options.folders or known]
+    chosen = options.folders or [path.name for path, way in ways.items() if way is run]
+    scores = [ways[known[name]](known[name], images, options.limit) for name in chosen]
     show(scores)
     if options.json:
         content = [{"folder": score.folder, "limit": options.limit, "images": score.records} for score in scores]

@@ -30,8 +30,8 @@ def campaign(table: Path, *options: str) -> dict[str, Any]:
 
 
 def test_nothing_false_is_accepted(tmp_path: Path) -> None:
-    """Of a few hundred changed certificates and files, about four networks."""
-    found = campaign(tmp_path / "x.json", "--count", "250", "--networks", "dense,residual with,grafted before,hand")
+    """Of a few hundred changed certificates and files, about five networks."""
+    found = campaign(tmp_path / "x.json", "--count", "250", "--networks", "dense,few,residual with,grafted before,hand")
     total = found["total"]
     assert found["failures"] == 0, found["text"]
     assert total["mutations"] == 250
@@ -45,6 +45,7 @@ def test_nothing_false_is_accepted(tmp_path: Path) -> None:
         ("breakpoint", ["--networks", "short", "--only", "forged", "--count", "80"]),
         ("region", ["--networks", "dense", "--only", "claim made false", "--count", "60"]),
         ("slope", ["--networks", "leaky", "--only", "onnx: fields", "--count", "40"]),
+        ("half", ["--networks", "few", "--only", "claim made false", "--count", "40"]),
     ],
 )
 def test_a_bug_in_the_checker_is_found(tmp_path: Path, bug: str, options: list[str]) -> None:

@@ -77,17 +77,8 @@ class Bounds:
         return np.maximum(-self.lower[i], self.upper[i])
 
     def _linear(self, node: Node) -> None:
-        """Intervals through a linear node, as center and radius."""
-        pairs = [middle(self.lower[j], self.upper[j]) for j in node.inputs]
-        sizes = [np.abs(center) + radius for center, radius in pairs]
-        terms, offset = node.magnitude(*sizes), np.abs(node.offset())
-        doubt = node.doubt(sizes[0])
-        radius = node.magnitude(*[radius for _, radius in pairs])
-        error = gamma(node.terms) * (terms + offset) + doubt + UNDERFLOW * node.live()
-        value = node.forward(*[center for center, _ in pairs])
-        total = (radius + error) * (1 + 8 * UNIT)
-        lost = gamma(node.back_terms) * terms + gamma(node.size) * offset + doubt
-        self._keep(*around(value, total), lost)
+        """Intervals through a linear node."""
+        self._keep(*through_linear(node, [(self.lower[j], self.upper[j]) for j in node.inputs]))
 
     def _site(self, i: int, site: Site) -> None:
         """Sharper bounds of the inputs, then lines, then bounds of the outputs."""
@@ -101,15 +92,8 @@ class Bounds:
             flat_upper[open_] = np.fmin(flat_upper[open_], high)
         if not (lower <= upper).all():
             raise LingraftError("bounds overflow or contradict each other.")
-        self.sites[i], self.lines[i] = (lower, upper), _lines(site, lower, upper)
-        bends = site.bend * np.maximum(lower, 0), site.bend * np.maximum(upper, 0)
-        slants = site.slope * self.lower[before], site.slope * self.upper[before]
-        low, high = (side(*bends) + side(*slants) + site.shift for side in (np.minimum, np.maximum))
-        z, slopes, shift = self.size(before), np.abs(site.bend) + np.abs(site.slope), np.abs(site.shift)
-        exact = ((slopes == 0) | (z == 0)) & (shift == 0)  # it is 0
-        error = np.where(exact, 0.0, gamma(8) * (slopes * z + shift) + UNDERFLOW)
-        intercepts = np.maximum(np.abs(self.lines[i].below[1]), np.abs(self.lines[i].above[1]))
-        self._keep(around(low, error)[0], around(high, error)[1], error + gamma(site.size) * intercepts)
+        self.sites[i], self.lines[i] = (lower, upper), lines(site, lower, upper)
+        self._keep(*through_site(site, self.lines[i], lower, upper, self.lower[before], self.upper[before]))
 
     # --- passing back --------------------------------------------------------------------------------------------
 
@@ -226,7 +210,37 @@ def _by_channel(values: Array) -> Array:
     return result if values.ndim == 3 else values
 
 
-def _lines(site: Site, lower: Array, upper: Array) -> Lines:
+def through_linear(node: Node, inputs: list[tuple[Array, Array]]) -> tuple[Array, Array, Array]:
+    """Intervals through a linear node, as center and radius; and what a coefficient of size 1 loses there."""
+    pairs = [middle(*ends) for ends in inputs]
+    sizes = [np.abs(center) + radius for center, radius in pairs]
+    terms, offset = node.magnitude(*sizes), np.abs(node.offset())
+    doubt = node.doubt(sizes[0])
+    radius = node.magnitude(*[radius for _, radius in pairs])
+    error = gamma(node.terms) * (terms + offset) + doubt + UNDERFLOW * node.live()
+    value = node.forward(*[center for center, _ in pairs])
+    total = (radius + error) * (1 + 8 * UNIT)
+    return *around(value, total), gamma(node.back_terms) * terms + gamma(node.size) * offset + doubt
+
+
+def through_site(
+    site: Site, lines: Lines, lower: Array, upper: Array, low: Array, high: Array
+) -> tuple[Array, Array, Array]:
+    """Bounds of the outputs where inputs are from `lower` to `upper`, and by intervals from `low` to `high`.
+
+    And what a coefficient of size 1 loses there.
+    """
+    bends = site.bend * np.maximum(lower, 0), site.bend * np.maximum(upper, 0)
+    slants = site.slope * low, site.slope * high
+    least, most = (side(*bends) + side(*slants) + site.shift for side in (np.minimum, np.maximum))
+    z, slopes, shift = np.maximum(-low, high), np.abs(site.bend) + np.abs(site.slope), np.abs(site.shift)
+    exact = ((slopes == 0) | (z == 0)) & (shift == 0)  # it is 0
+    error = np.where(exact, 0.0, gamma(8) * (slopes * z + shift) + UNDERFLOW)
+    intercepts = np.maximum(np.abs(lines.below[1]), np.abs(lines.above[1]))
+    return around(least, error)[0], around(most, error)[1], error + gamma(site.size) * intercepts
+
+
+def lines(site: Site, lower: Array, upper: Array) -> Lines:
     """Lines below and above bend·relu(z) + slope·z + shift on [lower, upper], up to a few roundings.
 
     Of relu, where it is open: above, the chord s·z + t; below, the identity or 0, whichever leaves the smaller area.

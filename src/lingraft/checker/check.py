@@ -1,8 +1,9 @@
 """Does a certificate prove its claim? Everything is derived again from the network and the certificate alone.
 
-For every margin f of the claim, f(x) > 0 on the whole region is shown, in real arithmetic, in one of two ways:
+For every margin f of the claim, f(x) > 0 on the whole region is shown, in real arithmetic, in one of three ways:
 
 - by the default bounds, for which nothing is in the file: intervals or CROWN;
+- by cuts of the region into boxes, on each of which its default bounds show it (`boxes.py`);
 - by contradiction, with a tree. Suppose that f(x) ≤ 0 somewhere. For those x, rounds tighten the bounds of taps: ±z is
   at least ±z + γ·f(x) for any γ ≥ 0, which is bounded as a linear function. The tree splits the region at z ≥ 0 and
   z ≤ 0, which together are everything. In each leaf either the bounds of a tap cross, so no x is left, or the lower
@@ -18,9 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from lingraft.checker.bounds import Bounds
+from lingraft.checker.boxes import check_boxes
 from lingraft.checker.budget import STEP, TAPS_PER_BYTE, Budget
 from lingraft.checker.collapse import collapse
-from lingraft.checker.format import Certificate, Rejected, read
+from lingraft.checker.format import BoxTree, Certificate, Rejected, read
 from lingraft.checker.network import Network, inner, inner_places
 from lingraft.checker.nodes import Site
 from lingraft.checker.rounding import Array, down, up
@@ -92,12 +94,18 @@ def check(certificate: Certificate, network: Network) -> None:
 
 def _check(certificate: Certificate, network: Network, budget: Budget) -> None:
     _pay(certificate, network, budget)
-    network, spec, offset = question(certificate, network)
-    bounds = Bounds(network, *region(certificate, network), budget)
-    proven = {tree.margin for tree in certificate.trees}
-    if len(proven) != len(certificate.trees) or not proven <= set(range(len(offset))):
+    file, (network, spec, offset) = network, question(certificate, network)
+    proven = [tree.margin for tree in certificate.trees]
+    if certificate.boxes is not None:
+        proven += certificate.boxes.margins.tolist()
+    if len(set(proven)) != len(proven) or not set(proven) <= set(range(len(offset))):
         raise Rejected("trees for margins that do not exist, or two for one")
-    default = [i for i in range(len(offset)) if i not in proven]
+    if certificate.boxes is not None:
+        _check_boxes(certificate, certificate.boxes, file, budget)
+    default = [i for i in range(len(offset)) if i not in set(proven)]
+    if not default and not certificate.trees:
+        return
+    bounds = Bounds(network, *region(certificate, network), budget)
     if default:
         lowest = bounds.margins(spec[default], offset[default])
         for i, value in zip(default, lowest, strict=True):
@@ -116,6 +124,18 @@ def _check(certificate: Certificate, network: Network, budget: Budget) -> None:
         pixels = inner_places(network.shape)
         for i, tree in enumerate(certificate.trees):
             check_tree(collapsed, order, pixels, i, tree)
+
+
+def _check_boxes(certificate: Certificate, tree: BoxTree, network: Network, budget: Budget) -> None:
+    """Return if the margins of a tree of boxes are proven; groups of constraints need no larger network here."""
+    if certificate.constraints is None:
+        _, spec, offset = question(certificate, network)
+    else:
+        spec, offset = certificate.constraints
+    groups = spec.reshape(-1, certificate.group, network.outputs), offset.reshape(-1, certificate.group)
+    asked = groups[0][tree.margins], groups[1][tree.margins]
+    box = region(certificate, network)
+    check_boxes(network, box, asked, inner_places(network.shape), tree, certificate.size, budget)
 
 
 def _pay(certificate: Certificate, network: Network, budget: Budget) -> None:

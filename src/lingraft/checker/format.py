@@ -42,6 +42,9 @@ TYPES = {"u1": "|u1", "i1": "|i1", "i4": "<i4", "f4": "<f4", "f8": "<f8"}
 #: Leaves in the list of a tree's nodes: with multipliers, and without a point of the region.
 LEAF, EMPTY = -1, -2
 
+#: In the list of nodes of a tree of boxes: one that is proven, and one of which a part is clipped off.
+DONE, CLIPPED = -1, -2
+
 #: The arrays of a claim: name, types and rank (None: any).
 CLAIM: dict[str, tuple[tuple[str, ...], int | None]] = {
     "image": (("f4", "f8"), None), "lower": (("f8",), None), "upper": (("f8",), None),
@@ -61,6 +64,10 @@ PARTS = [
     ("clips.multipliers.alpha", "u1", 2), ("clips.multipliers.sizes", "i4", 1),
     ("clips.multipliers.taps", "i4", 1), ("clips.multipliers.beta", "f4", 1),
 ]  # fmt: skip
+
+
+#: The arrays of a tree of boxes, which need not be there: name, type and rank.
+BOXES = [("boxes.margins", "i4", 1), ("boxes.nodes", "i4", 1), ("boxes.points", "f8", 1), ("boxes.shares", "f8", 2)]
 
 
 class Rejected(LingraftError):
@@ -137,6 +144,21 @@ class Tree:
     clips: Clips
 
 
+@dataclass
+class BoxTree:
+    """The proof of several margins by cuts of the region.
+
+    margins (L,): which ones. nodes (N,): in preorder, the input that is cut (then come the nodes of x ≤ point, then
+    those of x ≥ point), CLIPPED (then comes what is left of the box), or DONE. points: of each cut. shares (DONE and
+    CLIPPED nodes, L·K): for each margin, the shares of its K constraints where these form groups; else (…, 0).
+    """
+
+    margins: np.ndarray
+    nodes: np.ndarray
+    points: np.ndarray
+    shares: np.ndarray
+
+
 @dataclass(frozen=True)
 class Part:
     """Which box (1 is the first) of a property in VNN-LIB this is, as whoever wrote the certificate says."""
@@ -169,6 +191,7 @@ class Certificate:
     clip: tuple[float, float] | None = None
     taps: dict[int, np.ndarray] = field(default_factory=dict)
     trees: list[Tree] = field(default_factory=list)
+    boxes: BoxTree | None = None
     about: dict[str, Any] = field(default_factory=dict)
     part: Part | None = None
     packed: int | None = None
@@ -191,7 +214,8 @@ class Certificate:
     @property
     def leaves(self) -> int:
         """Number of leaves of all trees."""
-        return sum(len(tree.in_force) for tree in self.trees)
+        boxes = 0 if self.boxes is None else int((self.boxes.nodes == DONE).sum())
+        return boxes + sum(len(tree.in_force) for tree in self.trees)
 
 
 def image_hash(image: np.ndarray) -> str:
@@ -216,6 +240,8 @@ def _arrays_of(certificate: Certificate) -> list[tuple[str, str, np.ndarray]]:
     found.append(("taps", "i4", np.concatenate([np.zeros(0, np.int32), *certificate.taps.values()])))
     for i, tree in enumerate(certificate.trees):
         found += [(f"{i}.{name}", kind, attrgetter(name)(tree)) for name, kind, _ in PARTS]
+    if certificate.boxes is not None:
+        found += [(name, kind, attrgetter(name)(certificate)) for name, kind, _ in BOXES]
     return [(name, kind, np.ascontiguousarray(array, dtype=TYPES[kind])) for name, kind, array in found]
 
 
@@ -336,6 +362,8 @@ class _Decoder:
             raise Rejected("arrays of trees are missing")
         for i in range(len(self.header["trees"])):
             expected |= {f"{i}.{name}": ((kind,), rank) for name, kind, rank in PARTS}
+        if BOXES[0][0] in self.entries:
+            expected |= {name: ((kind,), rank) for name, kind, rank in BOXES}
         for name in self.entries.keys() ^ expected.keys():
             raise Rejected(f"the array {_shown(name)} does not belong here or is missing")
         taps = math.prod(self.entries["taps"].shape)
@@ -343,7 +371,7 @@ class _Decoder:
             entry = self.entries[name]
             if entry.kind not in kinds or rank not in (None, len(entry.shape)):
                 raise Rejected(f"the array {name!r} has a wrong type or shape")
-            if rank == 2 and name != "constraints" and entry.shape[1] != taps:
+            if rank == 2 and name not in ("constraints", "boxes.shares") and entry.shape[1] != taps:
                 raise Rejected(f"the array {name!r} is not about {taps} taps")
 
     def _take(self, name: str) -> np.ndarray:
@@ -383,6 +411,8 @@ class _Decoder:
             raise Rejected("the list of taps is damaged")
         result.taps = dict(zip(numbers, np.split(taps, np.cumsum(sizes)[:-1]), strict=True)) if sizes else {}
         result.trees = [self._tree(i, _whole(margin)) for i, margin in enumerate(header["trees"])]
+        if BOXES[0][0] in self.entries:
+            result.boxes = BoxTree(*(self._take(name) for name, _, _ in BOXES))
         return result
 
     def _tree(self, i: int, margin: int) -> Tree:

@@ -3,7 +3,8 @@
 All that is linear is one of five nodes (Convolution, Dense, Scale, Gather, Sum); a Site is what bends. The constants
 are float64 and exact, except where `doubt` says otherwise. `forward` is rounded; it differs from the real result by at
 most gamma(terms)·(magnitude(|x|) + |bias|) + doubt(|x|). `back` is the transposed operation on rows, rounded likewise:
-each coefficient is a sum of at most `back_terms` products.
+each coefficient is a sum of at most `back_terms` products. `forward` and `magnitude` also take many inputs at once,
+with their number in front of the shape.
 """
 
 import math
@@ -87,6 +88,8 @@ class Convolution(Node):
         self.sizes = np.abs(self.matrix)
 
     def _apply(self, x: Array, matrix: Array) -> Array:
+        if x.ndim > 3:
+            return np.stack([self._apply(one, matrix) for one in x])
         top, left, bottom, right = self.padding
         (kh, kw), (dy, dx) = self.kernel, self.dilation
         x = np.pad(x, ((top, bottom), (left, right), (0, 0)))
@@ -181,10 +184,10 @@ class Dense(Node):
         self.sizes = np.abs(self.weight)
 
     def forward(self, *x: Array) -> Array:
-        return self.weight @ x[0].reshape(-1) + self.bias
+        return _flat(x[0], self.source) @ self.weight.T + self.bias
 
     def magnitude(self, *x: Array) -> Array:
-        return self.sizes @ x[0].reshape(-1)
+        return _flat(x[0], self.source) @ self.sizes.T
 
     def offset(self) -> Array:
         return self.bias
@@ -295,8 +298,9 @@ class Gather(Node):
         return all_differ and bool((self.index >= 0).all())
 
     def forward(self, *x: Array) -> Array:
-        moved = x[0].reshape(-1)[np.maximum(self.index, 0)]
-        return np.where(self.index >= 0, moved, 0.0).reshape(self.shape)
+        flat = _flat(x[0], self.source)
+        moved = np.where(self.index >= 0, flat[..., np.maximum(self.index, 0)], 0.0)
+        return moved.reshape(*flat.shape[:-1], *self.shape)
 
     def magnitude(self, *x: Array) -> Array:
         return self.forward(*x)
@@ -350,3 +354,8 @@ class Site(Node):
 
     def forward(self, *x: Array) -> Array:
         return self.bend * np.maximum(x[0], 0) + self.slope * x[0] + self.shift
+
+
+def _flat(x: Array, shape: Shape) -> Array:
+    """Values of this shape, or many of them, as vectors."""
+    return x.reshape(*x.shape[: x.ndim - len(shape)], -1)

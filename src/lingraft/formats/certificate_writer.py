@@ -3,21 +3,23 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
 
 from lingraft.ball import Range
-from lingraft.checker.format import EMPTY, LEAF, PARTS, TYPES, Certificate, Tree, tree_of
+from lingraft.checker.format import CLIPPED, DONE, EMPTY, LEAF, PARTS, TYPES, BoxTree, Certificate, Tree, tree_of
 from lingraft.checker.network import Network as CheckedNetwork
 from lingraft.checker.network import inner_places
 from lingraft.errors import LingraftError
 from lingraft.solver.clip import GRID
 from lingraft.solver.network import Network
-from lingraft.solver.proof import Bounded, MarginProof, Round, Shares
+from lingraft.solver.proof import Bounded, BoundedBoxes, BoxProof, MarginProof, Round, Shares
 from lingraft.solver.request import Request
 from lingraft.solver.verifier import Result
+
+Record = TypeVar("Record", Bounded, BoundedBoxes)
 
 
 def claim_of_image(request: Request, i: int, about: Mapping[str, Any]) -> Certificate:
@@ -66,7 +68,8 @@ class CertificateWriter:
         count = sum(len(index) for index in taps.values())
         pixels = np.argsort(inner_places(self.checked.shape))
         trees = [_tree(margin, count, pixels) for margin in result.proof.margins]
-        return replace(claim, model=self.checked.sha256, taps=taps, trees=trees)
+        boxes = None if result.proof.boxes is None else _boxes(result.proof.boxes, claim.group, pixels)
+        return replace(claim, model=self.checked.sha256, taps=taps if trees else {}, trees=trees, boxes=boxes)
 
 
 def _match_sites(network: Network, checked: CheckedNetwork) -> dict[int, int]:
@@ -134,8 +137,37 @@ def _tree(proof: MarginProof, taps: int, pixels: np.ndarray) -> Tree:
     return tree_of(proof.margin, arrays)
 
 
-def _by_node(records: Sequence[Bounded]) -> dict[int, tuple[Bounded, int]]:
-    """For each node, the record that it is in and its column there."""
+def _boxes(proof: BoxProof, group: int, pixels: np.ndarray) -> BoxTree:
+    """The tree of boxes in preorder, and the shares of its nodes in the same order."""
+    cut: dict[int, tuple[int, float, int, int]] = {}
+    for step in proof.cuts:  # a turn that came to its end may have left one that was made again
+        columns = step.nodes.tolist(), pixels[_array(step.inputs)].tolist(), step.points.tolist()
+        for i, (node, pixel, point) in enumerate(zip(*columns, strict=True)):
+            cut[node] = pixel, point, step.first + i, step.first + len(step.nodes) + i
+    done, clipped = _by_node(proof.done), _by_node(proof.clipped)
+    kinds, points, order = list[int](), list[float](), list[tuple[BoundedBoxes, int]]()
+    waiting = [0]
+    while waiting:
+        node = waiting.pop()
+        if node in done:
+            kinds.append(DONE)
+            order.append(done[node])
+            continue
+        if node in clipped:
+            kinds.append(CLIPPED)
+            order.append(clipped[node])
+        pixel, point, lower, upper = cut[node]
+        kinds.append(pixel)
+        points.append(point)
+        waiting += [upper, lower]
+    shares = np.zeros((len(order), len(proof.margins) * group if group > 1 else 0))
+    if group > 1 and all(record.shares.shape[2] == group for record, _ in order):
+        shares = np.stack([_array(record.shares[row]).reshape(-1) for record, row in order])
+    return BoxTree(np.array(proof.margins, np.int32), np.array(kinds, np.int32), np.array(points, float), shares)
+
+
+def _by_node(records: Sequence[Record]) -> dict[int, tuple[Record, int]]:
+    """For each node, the record that it is in and its place there."""
     return {node: (record, i) for record in records for i, node in enumerate(record.nodes.tolist())}
 
 

@@ -18,6 +18,7 @@ from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.halfspaces import clipped, combined
 from lingraft.solver.margin import proven
 from lingraft.solver.network import Network
+from lingraft.solver.proof import BoxProof, Cut
 from lingraft.solver.rounding import Sizes
 
 #: Regions with at most so many inputs that have any width are worth cutting: halving each once makes a million boxes.
@@ -34,36 +35,39 @@ Attack = Callable[[Tensor], Tensor | None]
 class Boxes:
     """N boxes from `lower` to `upper` (N, n), flat in the inner order, and how low the margins may be (N,) there.
 
-    `cut` (N,) is the input to cut them at.
+    `cut` (N,) is the input to cut them at, `node` (N,) their number in a proof.
     """
 
     lower: Tensor
     upper: Tensor
     bound: Tensor
     cut: Tensor
+    node: Tensor
 
     @classmethod
     def whole(cls, lower: Tensor, upper: Tensor) -> "Boxes":
         """One box from lower to upper (n,)."""
         bound = torch.full((1,), -torch.inf, dtype=torch.float64, device=lower.device)
-        return cls(lower[None].double(), upper[None].double(), bound, (upper - lower).argmax()[None])
+        widest = (upper - lower).argmax()[None]
+        return cls(lower[None].double(), upper[None].double(), bound, widest, torch.zeros_like(widest))
 
     def __len__(self) -> int:
         return len(self.bound)
 
     def select(self, which: Tensor) -> "Boxes":
         """Some of them."""
-        return Boxes(self.lower[which], self.upper[which], self.bound[which], self.cut[which])
+        return Boxes(*(tensor[which] for tensor in vars(self).values()))
 
     @classmethod
     def join(cls, parts: "list[Boxes]") -> "Boxes":
         """All in one."""
-        return cls(*(torch.cat([getattr(p, name) for p in parts]) for name in ("lower", "upper", "bound", "cut")))
+        return cls(*(torch.cat(tensors) for tensors in zip(*(vars(part).values() for part in parts), strict=True)))
 
-    def halves(self) -> "Boxes":
-        """Both halves of every box: first all lower ones, then all upper ones."""
+    def halves(self, first: int) -> "Boxes":
+        """Both halves of every box, with numbers from `first` on: first all lower ones, then all upper ones."""
         lower, upper = halves(self.lower, self.upper, self.cut)
-        return Boxes(lower, upper, self.bound.repeat(2), self.cut.repeat(2))
+        node = torch.arange(first, first + len(lower), device=self.node.device)
+        return Boxes(lower, upper, self.bound.repeat(2), self.cut.repeat(2), node)
 
 
 def halves(lower: Tensor, upper: Tensor, cut: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,7 +93,7 @@ class Maxima:
 class BoxSearch:
     """Proves the margins spec·logits + offset (L) on boxes; raises Falsified or Exhausted.
 
-    `open` are the boxes that are not proven yet, also after the time was over.
+    `open` are the boxes that are not proven yet, also after the time was over. What is done is kept in a `proof`.
     """
 
     def __init__(
@@ -102,9 +106,10 @@ class BoxSearch:
         attack: Attack,
         maxima: Maxima | None = None,
         memory: float = float("inf"),
+        proof: BoxProof | None = None,
     ):
         self.network, self.sizes, self.spec, self.offset = network, sizes, spec, offset
-        self.open, self.attack, self.maxima = boxes, attack, maxima
+        self.open, self.attack, self.maxima, self.proof = boxes, attack, maxima, proof
         #: rows (L, K, size) over the node of the maxima, that pick what each margin is the maximum of
         self.picked: Tensor | None = None
         if maxima is not None and bool(((spec == 1).sum(1) == 1).all() and ((spec != 0).sum(1) == 1).all()):
@@ -126,8 +131,7 @@ class BoxSearch:
             order = self.open.bound.argsort()
             taken, left = order[: self.batch], order[self.batch :]
             some = self.open.select(taken)
-            children = self._bounded(some.halves() if self.visited else some, budget)
-            self.open = Boxes.join([self.open.select(left), children])
+            self.open = Boxes.join([self.open.select(left), self._bounded(self._cut(some), budget)])
             spent = time.monotonic() - started
             if spent < PACE:
                 self.batch = min(2 * self.batch, self.widest)
@@ -135,25 +139,34 @@ class BoxSearch:
                 self.batch = max(1, self.batch // 2)
         return True
 
+    def _cut(self, boxes: Boxes) -> Boxes:
+        """Both halves of each, or the first box, of which nothing is known yet."""
+        if not self.visited:
+            return boxes
+        parts = boxes.halves(self.visited)
+        if self.proof is not None:
+            inner = torch.arange(len(boxes), device=boxes.cut.device)
+            self.proof.cuts.append(Cut(boxes.node, boxes.cut, parts.upper[inner, boxes.cut], self.visited))
+        return parts
+
     def _bounded(self, boxes: Boxes, budget: Budget) -> Boxes:
         """What is left to prove of the boxes, clipped, with their bounds."""
         self.visited += len(boxes)
         bounds = BoxBounds(self.network, boxes.lower, boxes.upper, self.sizes, budget)
         last = len(self.network.nodes) - 1
-        below, rows = bounds.functions(last, self.spec, self.offset)
-        margin = torch.maximum(below, bounds.intervals(last, self.spec, self.offset))
-        # the functions (B, L, K) whose maximum each margin is, itself the first of them
-        below, rows = below[:, :, None], rows[:, :, None]
-        shares = torch.ones_like(below)
-        if self.picked is not None and self.maxima is not None:
+        margin = bounds.intervals(last, self.spec, self.offset)
+        # the functions (B, L, K) whose maximum each margin is
+        if self.picked is None or self.maxima is None:
+            below, rows = (t.unsqueeze(2) for t in bounds.functions(last, self.spec, self.offset))
+            shares = torch.ones_like(below)
+        else:
             size = self.picked.shape[:2]
             offset = self.offset[:, None].expand(size).flatten()
-            parts, part_rows = bounds.functions(self.maxima.node, self.picked.flatten(0, 1), offset)
-            below = torch.cat([below, parts.unflatten(1, size)], 2)
-            rows = torch.cat([rows, part_rows.unflatten(1, size)], 2)
+            parts = bounds.functions(self.maxima.node, self.picked.flatten(0, 1), offset)
+            below, rows = (t.unflatten(1, size) for t in parts)
             together, row, shares = combined(below, rows, bounds.radius)
             below, rows = torch.cat([below, together[:, :, None]], 2), torch.cat([rows, row[:, :, None]], 2)
-            margin = torch.maximum(margin, together)
+        margin = torch.maximum(margin, below.amax(2))
         if not bool(torch.isfinite(margin).all()):
             raise Exhausted("numerical")
         open_ = ~proven(margin)
@@ -161,12 +174,15 @@ class BoxSearch:
         lower, upper = clipped(boxes.lower, boxes.upper, below, rows, open_)
         # what is clipped off has done its harm
         harm = self._harm(bounds, shares, open_) * (upper - lower) / (boxes.upper - boxes.lower)
-        left = (open_.any(1) & (lower <= upper).all(1)).nonzero().flatten()
-        return Boxes(lower, upper, margin.amin(1), cuts(lower, upper, harm)).select(left)
+        left = open_.any(1) & (lower <= upper).all(1)
+        if self.proof is not None:
+            changed = ((lower > boxes.lower) | (upper < boxes.upper)).any(1)
+            self.proof.keep(boxes.node, left, changed, shares)
+        return Boxes(lower, upper, margin.amin(1), cuts(lower, upper, harm), boxes.node).select(left)
 
     def _look(self, bounds: BoxBounds, boxes: Boxes, margin: Tensor, rows: Tensor) -> None:
         """Try the middle of every box, and the corner where its lowest margin should be lowest."""
-        row = rows[torch.arange(len(rows)), margin.argmin(1), 0]
+        row = rows[torch.arange(len(rows)), margin.argmin(1), -1]
         corner = torch.where(row > 0, boxes.lower, boxes.upper)
         witness = self.attack(torch.cat([bounds.found.center.flatten(1), corner]))
         if witness is not None:
@@ -176,10 +192,9 @@ class BoxSearch:
         """What each input (B, n) takes from the open margins: from their functions (B, L, K) by their shares."""
         box, margin = open_.nonzero(as_tuple=True)
         shares = shares[box, margin]
-        harm = bounds.harm(len(self.network.nodes) - 1, shares[:, :1] * self.spec[margin], box)
-        if self.picked is not None and self.maxima is not None:
-            harm = harm + bounds.harm(self.maxima.node, (shares[:, 1:, None] * self.picked[margin]).sum(1), box)
-        return harm
+        if self.picked is None or self.maxima is None:
+            return bounds.harm(len(self.network.nodes) - 1, self.spec[margin], box)
+        return bounds.harm(self.maxima.node, (shares[:, :, None] * self.picked[margin]).sum(1), box)
 
 
 def cuts(lower: Tensor, upper: Tensor, harm: Tensor) -> Tensor:

@@ -17,6 +17,11 @@ own if it has one (a leaf with a clip is bounded after it). Rounds, clips and le
 a counterexample is one. Multipliers are α = k/255 (uint8) and β ≥ 0, where β may stand at any tap that the
 bounds of its node put on one side: −β·z if lower ≥ 0, else +β·z if upper ≤ 0. All bounds of taps, as soon as they are
 known, are widened to float32 numbers (`dual.outward`); float64 ones in a search in float64.
+
+Margins that were proven by cutting the region into boxes (`boxes.py`) have one tree together: node 0 is the region, a
+cut gives the node of x ≤ point and the node of x ≥ point. Bounds of a box are CROWN's and need no multipliers, only the
+shares of functions where a margin is the largest of several. A box that was bounded is done, or what its functions show
+to have no counterexample was clipped off before it was cut.
 """
 
 from dataclasses import dataclass, field
@@ -111,11 +116,45 @@ class MarginProof:
 
 
 @dataclass
+class Cut:
+    """Boxes `nodes` (B,), cut at points (B,) of inputs (B,): lower halves are nodes `first` …, then come the others."""
+
+    nodes: Tensor
+    inputs: Tensor
+    points: Tensor
+    first: int
+
+
+@dataclass
+class BoundedBoxes:
+    """Boxes `nodes` (B,) that are done or clipped, and the shares (B, L, K) of functions by which they were."""
+
+    nodes: Tensor
+    shares: Tensor
+
+
+@dataclass
+class BoxProof:
+    """The proof of some of the problem's margins together, by cuts of the region."""
+
+    margins: list[int]
+    cuts: list[Cut] = field(default_factory=list)
+    done: list[BoundedBoxes] = field(default_factory=list)
+    clipped: list[BoundedBoxes] = field(default_factory=list)
+
+    def keep(self, nodes: Tensor, left: Tensor, clipped: Tensor, shares: Tensor) -> None:
+        """Boxes (B,) were bounded: some are `left` to be cut, some of these `clipped`, the others are done."""
+        self.done.append(BoundedBoxes(nodes[~left], shares[~left]))
+        self.clipped.append(BoundedBoxes(nodes[left & clipped], shares[left & clipped]))
+
+
+@dataclass
 class Proof:
     """Proofs of the margins that CROWN's default bounds do not prove, and the taps: position of a site, index (U,)."""
 
     sites: list[tuple[int, Tensor]] = field(default_factory=list)
     margins: list[MarginProof] = field(default_factory=list)
+    boxes: BoxProof | None = None
 
 
 def whole(alpha: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from lingraft.solver.network import Network
 from lingraft.solver.nodes import Site
 from lingraft.solver.nonlinearity import unstable
 from lingraft.solver.products import balanced
-from lingraft.solver.proof import MarginProof, Proof
+from lingraft.solver.proof import BoxProof, MarginProof, Proof
 from lingraft.solver.region import Region
 from lingraft.solver.remainder import OpenMargin, Remainder
 from lingraft.solver.rounding import Loss, Sizes, allowance
@@ -289,10 +289,9 @@ class _Attempt:
         work = Remainder(collapsed, left, open_margins)
         if self._moving_inputs > FEW_INPUTS:
             return self._branch(dual, exact, work, proofs)
-        return self._take_turns(
-            lambda: self._branch(dual, exact, work, self._prove(collapsed, left, domains, open_)),
-            partial(self._split, self._box_search(left[left.new_tensor(order)])),
-        )
+        prove = partial(self._prove, collapsed, left, domains, open_)
+        search = self._box_search(left[left.new_tensor(order)])
+        return self._take_turns(lambda: self._branch(dual, exact, work, prove()), lambda: self._split(search, prove))
 
     @property
     def _moving_inputs(self) -> int:
@@ -306,8 +305,7 @@ class _Attempt:
         does to a network made of lines: there, other cuts end at the same numbers.
         """
         whole, going = self.budget, list(turns)
-        # a proof is kept by the first of them alone
-        seconds = FIRST_TURN if self.proof is None else max(FIRST_TURN, whole.left / 2)
+        seconds = FIRST_TURN
         while going:
             for turn in tuple(going):
                 self.budget = whole.part(seconds) if len(going) > 1 else whole
@@ -343,10 +341,14 @@ class _Attempt:
             attack,
             problem.maxima,
             self.budget.memory,
+            None if self.proof is None else BoxProof(margins.tolist()),
         )
 
-    def _split(self, search: BoxSearch) -> Result | None:
-        """Branch and bound over the input; None if a turn is not even enough to cut every input once."""
+    def _split(self, search: BoxSearch, prove: Callable[[], object]) -> Result | None:
+        """Branch and bound over the input; None if a turn is not even enough to cut every input once.
+
+        `prove` begins the proofs of all margins.
+        """
         self._enter("boxes")
         before = search.visited
         try:
@@ -357,7 +359,10 @@ class _Attempt:
             return None
         finally:
             self.result.domains += search.visited - before
-        self.proof = None  # proofs know no cuts of the input
+        if self.proof is not None:
+            prove()
+            self.proof.margins = [margin for margin in self.proof.margins if margin.leaves]  # those of the root
+            self.proof.boxes = search.proof
         return self.finish("verified")
 
     def resume(self, remainder: Remainder) -> Result:
@@ -372,7 +377,7 @@ class _Attempt:
         # a turn that comes to its end in the middle of a batch has taken domains out of its pool: each has its own
         return self._take_turns(
             lambda: self._branch(*duals, remainder.copy(), {}),
-            partial(self._split, self._box_search(margins)),
+            partial(self._split, self._box_search(margins), lambda: None),
         )
 
     def _duals(self, collapsed: Collapsed) -> tuple[Dual, Dual]:

@@ -144,12 +144,48 @@ def _hair(rng: Rng, loose: Loose, case: Case) -> str:
 
 
 def _trees(loose: Loose) -> list[str]:
-    return sorted({name.split(".")[0] for name in loose.arrays if name.endswith(".nodes") and "clips" not in name})
+    names = {name.split(".")[0] for name in loose.arrays if name.endswith(".nodes") and "clips" not in name}
+    return sorted(names - {"boxes"})
+
+
+def _forge_boxes(rng: Rng, arrays: dict[str, np.ndarray]) -> str:
+    """A tree of boxes that proves less, or nothing: other points and inputs, halves that are missing, other shares."""
+    nodes, points, shares = (arrays[f"boxes.{name}"] for name in ("nodes", "points", "shares"))
+    choice = int(rng.integers(6))
+    if choice == 0 and len(points):
+        some = rng.integers(0, len(points), int(rng.integers(1, 4)))
+        points[some] = pick(rng, [-1e300, 1e300, 0.0, points[some] + rng.normal(), points[some] * (1 + 1e-9)])
+        return "other points"
+    if choice == 1 and (nodes >= 0).any():
+        cuts = np.flatnonzero(nodes >= 0)
+        nodes[cuts] = rng.permutation(nodes[cuts]) if rng.random() < 0.5 else rng.integers(0, 4)
+        return "other inputs"
+    if choice == 2:
+        leaves = np.flatnonzero(nodes == -1)
+        last = int(leaves[rng.integers(len(leaves))]) + 1
+        arrays["boxes.nodes"], arrays["boxes.points"] = nodes[:last], points[: int((nodes[:last] >= 0).sum())]
+        arrays["boxes.shares"] = shares[: int((nodes[:last] < 0).sum())]
+        return "boxes that end early"
+    if choice == 3 and shares.size:
+        shares[:] = rng.normal(0, 1, shares.shape) if rng.random() < 0.5 else -shares
+        return "other shares"
+    if choice == 4:  # everything is one box
+        arrays["boxes.nodes"], arrays["boxes.points"], arrays["boxes.shares"] = (
+            nodes[nodes == -1][:1],
+            points[:0],
+            shares[:1],
+        )
+        return "one box"
+    margins = arrays["boxes.margins"]
+    margins[:] = rng.integers(-1, 3, len(margins))
+    return "boxes of other margins"
 
 
 def forge(rng: Rng, loose: Loose, case: Case) -> str:
     """A proof changed as someone would do who wants a false claim accepted."""
     arrays = loose.arrays
+    if "boxes.nodes" in arrays and (not _trees(loose) or rng.random() < 0.5):
+        return _forge_boxes(rng, arrays)
     tree = pick(rng, _trees(loose))
 
     def has(name: str) -> bool:

@@ -2,10 +2,11 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from lingraft.checker import check, clip, dual, network, tree
+from lingraft.checker import boxes, check, clip, dual, network, tree
 
 
 def _rewrite(module: ModuleType, function: str, old: str, new: str) -> Any:
@@ -44,4 +45,20 @@ def _region() -> None:
     check.region = region
 
 
-PLANTS: dict[str, Callable[[], None]] = {"breakpoint": _breakpoint, "slope": _slope, "region": _region}
+def _missing_half() -> None:
+    """Of a box that is cut, only what is below the point is looked at."""
+    right = boxes._Box.cut
+
+    def cut(self: Any, at: int, point: float) -> Any:
+        below, above = right(self, at, point)
+        return below, replace(above, low=above.high + 1)
+
+    boxes._Box.cut = cut  # type: ignore[method-assign]
+
+
+PLANTS: dict[str, Callable[[], None]] = {
+    "breakpoint": _breakpoint,
+    "slope": _slope,
+    "region": _region,
+    "half": _missing_half,
+}
