@@ -1,9 +1,11 @@
 """What work on a domain must gain, from what splits were seen to gain and to cost."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
-from lingraft.solver.worth import DEEPEST, LONGEST_PAUSE, STEPS_OF_A_SPLIT, Batch, Worth, need
+from lingraft.solver.worth import DEEPEST, LONGEST, LONGEST_PAUSE, STEPS_OF_A_SPLIT, Batch, Worth, need
 
 
 def _measured(gain: float, split_seconds: float, step_seconds: float) -> Worth:
@@ -68,28 +70,48 @@ def test_clipping_rests_while_it_costs_more_than_it_saves_and_comes_back() -> No
     assert worth.clip_now()
 
 
-def test_batches_grow_while_that_splits_more_a_second() -> None:
-    """Here a batch costs 10 ms and 1 ms a domain until the cache is full at 64; not full ones say nothing."""
-    batch = Batch(1024)
-    sizes = []
-    for _ in range(20):
+def _work(batch: Batch, step: Callable[[int], float], steps: int = 10) -> None:
+    """One full batch, `step(count)` being the seconds of a step of so many halves."""
+    batch.stepped(2 * batch.size, step(2 * batch.size))
+    batch.add(steps * step(2 * batch.size))
+
+
+def test_batches_grow_while_that_makes_steps_cheaper() -> None:
+    """Here a step costs 1 ms and 0.1 ms a domain until the cache is full at 128, where they become dearer."""
+    batch, sizes = Batch(1024), []
+    for _ in range(12):
         sizes.append(batch.size)
-        batch.add(batch.size - 1, 100.0)
-        assert batch.size == sizes[-1]
-        batch.add(batch.size, 0.01 + batch.size * (1e-3 if batch.size <= 64 else 2e-3))
-    assert sizes[:4] == [8, 16, 32, 64]
-    assert set(sizes[8:]) <= {32, 64, 128}
+        _work(batch, lambda count: 1e-3 + count * (1e-4 if count <= 128 else 2e-4))
+    assert sizes[:5] == [8, 16, 32, 64, 128]
+    assert set(sizes[5:]) == {64}, "and no larger one is tried again"
+
+
+def test_a_batch_that_is_not_full_says_nothing_of_full_ones() -> None:
+    batch = Batch(1024)
+    for count in (1, 2, 5, 9):
+        batch.stepped(count, 1e-3)
+        batch.add(1e-3)
+    assert batch.size == 8
+
+
+def test_one_slow_step_among_others_is_an_accident() -> None:
+    batch = Batch(1024)
+    for seconds in (1e-3, 1e-3, 1.0):
+        batch.stepped(16, seconds)
+    batch.stepped(8, 1e-3)
+    batch.add(0.1)
+    assert batch.size == 16
 
 
 def test_batches_take_no_longer_than_one_can_wait() -> None:
     batch = Batch(1024)
     for _ in range(12):
-        batch.add(batch.size, 0.3 * batch.size**0.5 if batch.size < 32 else 0.2 * batch.size)
-    assert batch.size * 0.2 < 8
+        _work(batch, lambda count: 0.1 * count**0.9, steps=1)
+    assert 0.1 * (2 * batch.size) ** 0.9 < LONGEST
 
 
 def test_no_more_domains_than_fit() -> None:
     batch = Batch(20)
     for _ in range(5):
-        batch.add(batch.size, 1e-3)
+        _work(batch, lambda _: 1e-3)
     assert batch.size == 20

@@ -1,5 +1,6 @@
 """Better multipliers: Adam (Kingma & Ba 2015) on α and β of many domains at once."""
 
+import time
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lingraft.model.activations import Lines
-from lingraft.solver.dual import Domains, Dual, Row, edge_of
+from lingraft.solver.dual import Domains, Dual, Row, columns_of, edge_of
 
 #: Size of the first step, and what it shrinks by in each. Steps go on through points where the bound falls, and end
 #: where they are: going back to the best point would begin the steps of all that is below it at the same place again.
@@ -19,6 +20,9 @@ WINDOW = 3
 
 #: Bounds (B,) → what a step must gain (B,) in domains that have them.
 LeastGain = Callable[[Tensor], Tensor]
+
+#: (domains that made a step at once, seconds).
+Clock = Callable[[int, float], None]
 
 
 class Adam:
@@ -31,8 +35,9 @@ class Adam:
 
     def select(self, columns: Tensor) -> "Adam":
         """The same for some of the columns."""
-        result = Adam(self.value[:, columns], self.low, self.high)
-        result.first, result.second, result.step = self.first[:, columns], self.second[:, columns], self.step
+        result = Adam(columns_of(self.value, columns), self.low, self.high)
+        result.first, result.second = columns_of(self.first, columns), columns_of(self.second, columns)
+        result.step = self.step
         return result
 
     def ascend(self, gradient: Tensor, rate: float | Tensor) -> None:
@@ -51,7 +56,7 @@ class Beta:
 
     def __init__(self, domains: Domains, dual: Dual):
         self.smooth = dual.smooth
-        self.rows = (domains.split != 0).any(1).nonzero().flatten()
+        self.rows = domains.split.to(dual.dtype).abs_().sum(1).nonzero().flatten()
         self.sign = domains.split[self.rows].to(dual.dtype)
         self.lower, self.upper = domains.lower[self.rows], domains.upper[self.rows]
         self.value = domains.beta[self.rows]
@@ -61,10 +66,11 @@ class Beta:
     def select(self, columns: Tensor) -> "Beta":
         """The same for some of the domains."""
         result = copy(self)
-        result.sign, result.lower, result.upper = (t[:, columns] for t in (self.sign, self.lower, self.upper))
+        kept = self.sign, self.lower, self.upper
+        result.sign, result.lower, result.upper = (columns_of(tensor, columns) for tensor in kept)
         result.adam = self.adam.select(columns)
         result.value = result.adam.value
-        result.push = None if self.push is None else self.push[:, columns]
+        result.push = None if self.push is None else columns_of(self.push, columns)
         return result
 
     def pushes(self) -> Tensor | None:
@@ -112,11 +118,11 @@ class _Climb:
         result = copy(self)
         result.domains = self.domains.select(columns)
         result.rows = self.dual.rows(result.domains)
-        result.lines = Lines(*(line[:, columns] for line in self.lines))
+        result.lines = Lines(*(columns_of(line, columns) for line in self.lines))
         result.alpha = self.alpha.select(columns)
         result.beta = self.beta.select(columns)
-        result.row = Row(*(t[..., columns] for t in self.row))
-        result.fixed, result.free = self.fixed[:, columns], self.free[:, columns]
+        result.row = Row(*(columns_of(tensor, columns) for tensor in self.row))
+        result.fixed, result.free = columns_of(self.fixed, columns), columns_of(self.free, columns)
         result.past = [bounds[columns] for bounds in self.past]
         return result
 
@@ -155,12 +161,17 @@ class _Climb:
 
 
 def improve(
-    dual: Dual, domains: Domains, steps: int, enough: float = torch.inf, worth: LeastGain | None = None
+    dual: Dual,
+    domains: Domains,
+    steps: int,
+    enough: float = torch.inf,
+    worth: LeastGain | None = None,
+    clock: Clock | None = None,
 ) -> tuple[Tensor, Domains]:
     """Bounds (B,) after at most `steps` steps, and the domains with the multipliers that give them.
 
     A domain is done whose bound exceeds `enough`, or rises by less in a step than is worth it, which `worth` tells (B,)
-    for bounds (B,).
+    for bounds (B,). `clock` is told what steps took.
     """
     climb = _Climb(dual, domains)
     left = torch.arange(len(domains), device=domains.margin.device)
@@ -174,10 +185,12 @@ def improve(
             break
         if 2 * len(going) <= len(left):  # the others need not be bounded any more
             rest = (~moving).nonzero().flatten()
-            finished = climb.select(rest)
-            done.append((left[rest], finished.row.c, finished.found()))
+            done.append((left[rest], climb.row.c[rest], climb.found().select(rest)))
             climb, left, moving = climb.select(going), left[going], moving[going]
+        started = time.monotonic()
         climb.step(moving)
+        if clock is not None:
+            clock(len(left), time.monotonic() - started)
     if not done:
         return climb.row.c, climb.found()
     done.append((left, climb.row.c, climb.found()))

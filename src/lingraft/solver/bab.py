@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -51,30 +51,53 @@ class Falsified(Exception):
         self.witness = witness
 
 
-@dataclass
 class Pool:
-    """Open domains and their bounds; multipliers are kept in half precision, as they only start the next search."""
+    """Open domains and their bounds; multipliers are kept in half precision, as they only start the next search.
 
-    bounds: Tensor
-    domains: Domains
+    Places of domains that were taken out are used again, so that taking and adding cost as much as the batch, not as
+    the pool.
+    """
+
+    def __init__(self, bounds: Tensor, domains: Domains):
+        #: of each place (S,) the bound of the domain there, infinite where there is none
+        self.bounds = _finite(bounds)
+        self.domains = _small(domains)
 
     def __len__(self) -> int:
-        return len(self.bounds)
+        return int(self._used.sum())
+
+    @property
+    def _used(self) -> Tensor:
+        return self.bounds < torch.inf
 
     def add(self, bounds: Tensor, domains: Domains) -> None:
         """Put domains in, with their bounds."""
-        most = torch.finfo(torch.half).max
-        small = replace(domains, alpha=domains.alpha.half(), beta=domains.beta.clamp(-most, most).half())
-        self.bounds = torch.cat([self.bounds, bounds])
-        self.domains = Domains.join([self.domains, small]) if len(self.domains) else small
+        small = _small(domains)
+        free = (~self._used).nonzero().flatten()
+        if len(free) < len(bounds):
+            more = max(len(bounds), len(self.bounds))
+            free = torch.cat([free, len(self.bounds) + torch.arange(more, device=bounds.device)])
+            self.bounds = torch.cat([self.bounds, bounds.new_full((more,), torch.inf)])
+            empty = small.select(torch.zeros(more, dtype=torch.long, device=bounds.device))
+            self.domains = Domains.join([self.domains, empty]) if len(self.domains) else empty
+        places = free[: len(bounds)]
+        self.bounds[places] = _finite(bounds)
+        self.domains.put(places, small)
+
+    def lowest(self) -> Tensor:
+        """The places (N,) of all domains, those with the lowest bounds first."""
+        return self.bounds.argsort()[: len(self)]
 
     def take(self, count: int) -> Domains:
         """Take the `count` domains with the lowest bounds out."""
-        order = self.bounds.argsort()
-        taken, left = order[:count], order[count:]
-        result = self.domains.select(taken).to(self.domains.lower.dtype)
-        self.bounds, self.domains = self.bounds[left], self.domains.select(left)
+        places = self.bounds.topk(min(count, len(self)), largest=False).indices
+        result = self.domains.select(places).to(self.domains.lower.dtype)
+        self.bounds[places] = torch.inf
         return result
+
+    def part(self, places: Tensor) -> "Pool":
+        """A copy of some of it."""
+        return Pool(self.bounds[places], self.domains.select(places))
 
     def restrict(self, base: Domains) -> None:
         """Apply tighter bounds of the whole region to every domain."""
@@ -84,7 +107,18 @@ class Pool:
     @property
     def size(self) -> float:
         """Bytes in use."""
-        return len(self) * len(self.domains.lower) * (2 * self.domains.lower.element_size() + 1 + 2 + 2)
+        return len(self.bounds) * len(self.domains.lower) * (2 * self.domains.lower.element_size() + 1 + 2 + 2)
+
+
+def _small(domains: Domains) -> Domains:
+    """The domains with their multipliers in half precision."""
+    most = torch.finfo(torch.half).max
+    return replace(domains, alpha=domains.alpha.half(), beta=domains.beta.clamp(-most, most).half())
+
+
+def _finite(bounds: Tensor) -> Tensor:
+    """Bounds in whose place the largest number stands where they are infinite or undefined: those are open, too."""
+    return bounds.nan_to_num(nan=torch.finfo(bounds.dtype).max)
 
 
 class Stopped(Exception):
@@ -160,7 +194,7 @@ class Search:
             self._expand(pool, parents, base)
             spent = time.monotonic() - started
             self.branching += spent
-            batch.add(len(parents), spent)
+            batch.add(spent)
         self.lowest = 0.0
 
     def _use_facets(self, base: Domains, bound: Tensor) -> tuple[Domains, Tensor]:
@@ -241,7 +275,7 @@ class Search:
     def _improve(self, domains: Domains) -> tuple[Tensor, Domains]:
         """Steps on the multipliers of domains as long as they save more time than they take."""
         started, taken = time.monotonic(), self.dual.steps
-        bounds, domains = improve(self.dual, domains, MOST_STEPS, ENOUGH, self.worth.step)
+        bounds, domains = improve(self.dual, domains, MOST_STEPS, ENOUGH, self.worth.step, self.worth.batch.stepped)
         self.worth.steps.add(self.dual.steps - taken, time.monotonic() - started)
         return bounds, domains
 

@@ -83,13 +83,20 @@ def choose(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
     """
     top = scores(dual, domains, evaluation).topk(min(CANDIDATES, len(domains.lower)), dim=0)
     count = len(domains)
-    twice = torch.arange(count, device=top.indices.device).repeat(2)
-    lines = Lines(*(line[:, twice] for line in evaluation.lines))
-    push = (domains.split * domains.beta)[:, twice]
-    edge = dual.edge(domains)
-    edge = None if edge is None else edge[twice]
-    rows = dual.rows(domains, twice)
-    bounds = [dual.backward(rows, _split_lines(dual, domains, lines, tap), push, edge).c for tap in top.indices]
+    lines = Lines(*(torch.cat([line, line], 1) for line in evaluation.lines))
+    push = domains.split * domains.beta
+    push, edge = torch.cat([push, push], 1), dual.edge(domains)
+    edge = None if edge is None else edge.repeat(2)
+    rows = dual.rows(domains, torch.arange(count, device=push.device).repeat(2))
+    bounds = []
+    for tap in top.indices:
+        both, new = tap.repeat(2)[None], _split_lines(dual, domains, tap)
+        old = [line.gather(0, both) for line in lines]
+        for line, values in zip(lines, new, strict=True):
+            line.scatter_(0, both, values[None])
+        bounds.append(dual.backward(rows, lines, push, edge).c)
+        for line, values in zip(lines, old, strict=True):
+            line.scatter_(0, both, values)
     children = torch.stack(bounds).view(-1, 2, count)
     if dual.smooth:  # new lines without β can be worse outside the new interval, and splits of no use would look best
         children = torch.maximum(children, evaluation.bound)
@@ -98,17 +105,12 @@ def choose(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
     return top.indices.gather(0, left.argmin(0, keepdim=True))[0]
 
 
-def _split_lines(dual: Dual, domains: Domains, lines: Lines, tap: Tensor) -> Lines:
-    """The lines (T, 2B) of the children of a split at each domain's `tap`: all as before but for that tap."""
+def _split_lines(dual: Dual, domains: Domains, tap: Tensor) -> Lines:
+    """The lines (2B,) of each domain's `tap` in the children of a split of it, first in all upper sides."""
     columns = torch.arange(len(domains), device=tap.device)
     lower, upper = domains.lower[tap, columns], domains.upper[tap, columns]
     point = _point(dual, domains, tap)
-    low, high = torch.cat([point, lower]), torch.cat([upper, point])
-    both, everywhere = tap.repeat(2), torch.arange(2 * len(domains), device=tap.device)
-    changed = []
-    for new, line in zip(dual.lines_of(both, low, high), lines, strict=True):
-        changed.append(line.index_put((both, everywhere), new))
-    return Lines(*changed)
+    return dual.lines_of(tap.repeat(2), torch.cat([point, lower]), torch.cat([upper, point]))
 
 
 def _point(dual: Dual, domains: Domains, tap: Tensor) -> Tensor:

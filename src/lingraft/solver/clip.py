@@ -27,8 +27,9 @@ GRID = (0.5, 2.0, 6.0)
 #: Columns that pass back together while forms are made.
 CHUNK = 256
 
-#: Terms of distances between forms and margins that are summed between two looks at the clock.
-DISTANCES = 200_000_000
+#: Terms of the norms that are in memory at once: they stay in the cache, where summing them is several times as fast
+#: as by `torch.cdist`.
+TERMS = 1 << 18
 
 #: Half the distance of 1 to the next float32: the relative error of one operation.
 ROUNDING = 2.0**-24
@@ -87,7 +88,7 @@ class Forms:
                 pixels = forms.any(1).nonzero().flatten()
                 forms = forms[pixels].t()
                 size = forms.abs().sum(1, keepdim=True).clamp(min=1e-30)
-                unit = (forms / size).float()
+                unit = (forms / size).float().contiguous()
                 self.groups.append(_Group(taps.first + some[here], pixels, unit, size, constant[both, None]))
 
     def clip(self, domains: Domains, margin: Row) -> None:
@@ -99,6 +100,14 @@ class Forms:
         p = margin.p.t().contiguous()
         for i in binding.nonzero().flatten().tolist():
             self._clip(self.groups[i], domains, p, bound, reach[i].double())
+
+    def _norms(self, forms: Tensor, rows: Tensor) -> Tensor:
+        """‖a + p‖₁ (M, B) of all forms a (M, w) and rows p (B, w)."""
+        norms = []
+        for some in forms.split(max(1, TERMS // max(1, rows.numel()))):
+            self.budget.check_time()
+            norms.append((some[:, None] + rows).abs_().sum(2))
+        return torch.cat(norms)
 
     def group_of(self, count: int) -> Tensor:
         """The number of the group of each of `count` taps, −1 if it has no forms."""
@@ -114,13 +123,9 @@ class Forms:
         here = (here / reach[:, None]).float()
         slack = 2 * (len(group.pixels) + 8) * ROUNDING
         best = torch.full((len(group.unit), len(here)), -torch.inf, dtype=p.dtype, device=p.device)
-        together = max(1, DISTANCES // max(1, here.numel()))
         for g in GRID:
-            for first in range(0, len(group.unit), together):
-                self.budget.check_time()
-                some = slice(first, first + together)
-                norm = torch.cdist(group.unit[some], -g * here, p=1)
-                best[some] = torch.maximum(best[some], g * level - norm - (1 + g) * slack)
+            norm = self._norms(group.unit, g * here)
+            best = torch.maximum(best, g * level - norm - (1 + g) * slack)
         below, above = torch.addcmul(group.constant, group.size, best).view(2, len(group.taps), -1)
         low, high = outward(below, -above, domains.lower.dtype)
         domains.lower[group.taps] = torch.maximum(domains.lower[group.taps], low)

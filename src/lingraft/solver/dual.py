@@ -36,6 +36,11 @@ STEPS_OF_ALPHA = 255
 SMALLEST = 1e-4
 
 
+def columns_of(tensor: Tensor, columns: Tensor) -> Tensor:
+    """Some columns (K,) of a tensor (…, B), copied: on a CPU several times as fast as by an index."""
+    return tensor.gather(-1, columns.expand(*tensor.shape[:-1], len(columns)))
+
+
 @dataclass
 class Domains:
     """A batch of domains, one a column: bounds of the taps (T, B), splits, multipliers, and the margin each is about.
@@ -58,7 +63,13 @@ class Domains:
 
     def select(self, columns: Tensor) -> "Domains":
         """A copy of some of the domains."""
-        return Domains(*(getattr(self, f.name)[..., columns] for f in fields(self)))
+        return Domains(*(columns_of(getattr(self, f.name), columns) for f in fields(self)))
+
+    def put(self, columns: Tensor, domains: "Domains") -> None:
+        """Write other domains (K) over some of these, in place."""
+        for f in fields(self):
+            mine = getattr(self, f.name)
+            mine.scatter_(-1, columns.expand(*mine.shape[:-1], len(columns)), getattr(domains, f.name))
 
     def to(self, dtype: torch.dtype) -> "Domains":
         """Bounds and multipliers in another precision."""
@@ -250,9 +261,9 @@ class Dual:
         h = torch.empty_like(z)
         for first, last, P in self.dense:
             z[first:last].addmm_(P.forward, x)
-        below = row.q >= 0
-        slope = torch.where(below, lines.lower_slope, lines.upper_slope)
-        shift = torch.where(below, lines.lower_intercept, lines.upper_intercept)
+        below = (row.q >= 0).to(self.dtype)  # as a number: choosing by it is a product, much faster than `torch.where`
+        slope = torch.lerp(lines.upper_slope, lines.lower_slope, below)
+        shift = torch.lerp(lines.upper_intercept, lines.lower_intercept, below)
         for first, last, Q in self.taps:
             self.budget.check_time()
             here = slice(first, last)
@@ -260,7 +271,7 @@ class Dual:
                 z[here] += Q.times(h[:first])
             torch.addcmul(shift[here], slope[here], z[here], out=h[here])
             if not first and self.facets is not None:
-                beyond = (self.facets.G.times(x) + self.facets.g - h[here]).masked_fill_(below[here], 0.0)
+                beyond = (self.facets.G.times(x) + self.facets.g - h[here]).mul_(1 - below[here])
                 h[here].addcmul_(beyond, self.share(lines))
         gradient = row.q.clamp(min=0).mul_(z)
         if self.facets is not None:

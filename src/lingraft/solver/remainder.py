@@ -29,9 +29,9 @@ class OpenMargin:
         """At most so many with about equally many domains of every difficulty each."""
         if self.pool is None:
             return [self]
-        order = self.pool.bounds.argsort()
+        order = self.pool.lowest()
         shares = [order[first::parts] for first in range(min(parts, len(order)))]
-        return [replace(self, pool=Pool(self.pool.bounds[share], self.pool.domains.select(share))) for share in shares]
+        return [replace(self, pool=self.pool.part(share)) for share in shares]
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Remainder:
 
     def copy(self) -> "Remainder":
         """The same, with pools that a search can change."""
-        pools = [None if m.pool is None else Pool(m.pool.bounds, replace(m.pool.domains)) for m in self.margins]
+        pools = [None if m.pool is None else m.pool.part(m.pool.lowest()) for m in self.margins]
         return replace(self, margins=[replace(m, pool=pool) for m, pool in zip(self.margins, pools, strict=True)])
 
     def divide(self, parts: int) -> list[list[OpenMargin]]:

@@ -11,7 +11,7 @@ those that the next split will prove. The measurements are of this image alone, 
 """
 
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ LASTING = 2
 #: Batches between two tries of clipping where it does not pay: it then costs a small share of all, whatever it costs.
 LONGEST_PAUSE = 31
 
-#: Twice as many domains at once must be faster by this factor, and slower by this one to go back: what is between is
+#: Twice as many domains at once must be cheaper by this factor, and dearer by this one to go back: what is between is
 #: noise. A batch takes no more seconds than that, since a search that shall be divided ends between two batches.
 FASTER, SLOWER, LONGEST = 1.05, 1.3, 2.0
 
@@ -115,20 +115,29 @@ class Worth:
 
 
 class Batch:
-    """How many domains to split at once: twice as many as long as that splits clearly more of them a second."""
+    """How many domains to split at once: twice as many as long as that makes a step on one of them clearly cheaper.
+
+    Steps are what splitting takes longest for, and, unlike splits, cost about the same for every domain of an image.
+    """
 
     def __init__(self, most: int):
         self.size, self.most = min(8, most), most
-        #: domains a second at each size, as measured last
-        self.rates: dict[int, float] = {}
+        #: by how many domains, in powers of two, move at once: the least seconds that a step of one took
+        self.prices: dict[int, float] = {}
 
-    def add(self, count: int, seconds: float) -> None:
-        """Count a batch; one that was not full says nothing."""
-        if count < self.size:
+    def stepped(self, count: int, seconds: float) -> None:
+        """Count a step of `count` domains."""
+        width = 1 << (count.bit_length() - 1)
+        self.prices[width] = min(self.prices.get(width, inf), seconds / count)
+
+    def add(self, seconds: float) -> None:
+        """Count a batch; each of its domains has two halves, which make steps."""
+        fewer, now = self.prices.get(self.size, inf), self.prices.get(2 * self.size)
+        if seconds > LONGEST:
+            self.most = self.size = max(1, self.size // 2)
+        elif now is None:  # it was not full, or all that it had were proven at once
             return
-        rate = self.rates[self.size] = count / max(seconds, 1e-9)
-        fewer = self.rates.get(self.size // 2, 0.0)
-        if seconds > LONGEST or rate * SLOWER < fewer:
+        elif now > SLOWER * fewer:
             self.size = max(1, self.size // 2)
-        elif rate > FASTER * fewer and 2 * seconds < LONGEST:
+        elif FASTER * self.prices.get(4 * self.size, 0.0) < now < fewer / FASTER and 2 * seconds < LONGEST:
             self.size = min(2 * self.size, self.most)
