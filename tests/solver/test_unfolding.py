@@ -10,8 +10,10 @@ from lingraft.solver import unfolding
 from lingraft.solver.bounds import SiteBounds, bound_sites
 from lingraft.solver.budget import Budget
 from lingraft.solver.collapse import collapse
+from lingraft.solver.crown import crown_bounds
 from lingraft.solver.network import Network
 from lingraft.solver.region import Region
+from lingraft.solver.unfolding import Unfolding
 
 SEEDS = st.integers(0, 10**6)
 
@@ -55,6 +57,32 @@ def test_the_same_neurons_are_unstable_as_by_rows(seed: int) -> None:
         assert bool((open_ == rows.unstable(network, i)).all())
         assert bool((found.bounds[i][0][open_] >= rows.bounds[i][0][open_] - 1e-9).all())
         assert bool((found.bounds[i][1][open_] <= rows.bounds[i][1][open_] + 1e-9).all())
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("bend", [True, False])
+def test_what_one_side_decides_keeps_the_other(seed: int, bend: bool) -> None:
+    model, shape = nets.conv(seed)
+    network, region = Network.from_module(model, shape), nets.box(shape, seed, 0.2)
+    rows = _by_rows(network, region)
+    tried = Unfolding(network, rows.center, rows.radius, rows.share, Budget())
+    for i in network.sites:
+        before = network.nodes[i].inputs[0]
+        spans, every = tried.spans(before), torch.arange(network.nodes[i].size)
+        assert spans is not None
+        known = [end.flatten() for end in spans]
+        found = tried.crown(before, every, *known, bend)
+        assert found is not None
+        free = [0.0] * len(network.nodes)
+        best = crown_bounds(network, before, every, rows.lines, rows.center, rows.radius, Budget(), free)
+        decided = (found[0] >= 0) | (found[1] <= 0)
+        for ours, theirs, old in zip(found, best, known, strict=True):
+            other = (ours - theirs).abs() > _rounding(rows)
+            assert not bool((other & ~decided).any())
+            assert bool((ours == old)[other].all())
+            assert bend or not bool(other.any())
+        assert bool(((found[0] >= 0) == (best[0] >= 0)).all() and ((found[1] <= 0) == (best[1] <= 0)).all())
+        tried.bounded(i, rows.lines[i], rows.unstable(network, i), *rows.bounds[i])
 
 
 @settings(max_examples=10, deadline=None)

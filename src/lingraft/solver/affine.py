@@ -12,7 +12,7 @@ each position of its kernel.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -97,7 +97,7 @@ def through(node: Node, inputs: list[Affine], shapes: list[Shape]) -> Affine:
             return Affine(x.place, x.column, x.weights, *rest, x.ordered, index, x.places)
         case Dense():
             return _dense(node, inputs[0], rest)
-    inputs = [settled(x, shape) for x, shape in zip(inputs, shapes, strict=True)]
+    inputs = [x if x.index is None else settled(x, shape) for x, shape in zip(inputs, shapes, strict=True)]
     match node:
         case Convolution():
             return _convolved(node, inputs[0], rest)
@@ -108,7 +108,10 @@ def through(node: Node, inputs: list[Affine], shapes: list[Shape]) -> Affine:
         case Sum():
             out, keys = _empty([(x, torch.arange(len(x.place)), x.place) for x in inputs], node.shape, rest)
             for x, key, sign in zip(inputs, keys, node.signs, strict=True):
-                out.weights.index_add_(0, key, x.weights, alpha=sign)
+                if x.ordered and len(x.place) == len(out.place):  # all there are
+                    out.weights.add_(x.weights, alpha=sign)
+                else:
+                    out.weights.index_add_(0, key, x.weights, alpha=sign)
             return out
     raise AssertionError(f"it is not known how {type(node).__name__} is affine")
 
@@ -180,56 +183,75 @@ Rest = tuple[Tensor, Tensor, Tensor, int]
 def _empty(parts: list[tuple[Affine, Tensor, Tensor]], shape: Shape, rest: Rest) -> tuple[Affine, list[Tensor]]:
     """An Affine without weights for entries that come from others, and where each goes.
 
-    Each part is what they come from, the numbers of its entries, and the places these go to.
+    Each part is what they come from, the numbers (n,) of its entries, and the places (n, …) these go to; from −1, which
+    is nowhere, they go behind the last entry.
     """
     channels, columns = shape[-1], rest[3]
     places = 1 if len(shape) == 1 else int(torch.tensor(shape[:-1]).prod())
     _require(places * columns)
-    table = torch.zeros(places * columns, dtype=torch.bool)
-    wanted = [place * columns + x.column[entry] for x, entry, place in parts]
+    table = torch.zeros(places * columns + 1, dtype=torch.bool)
+    wanted = [_keys(place, x.column[entry], columns) for x, entry, place in parts]
     for keys in wanted:
         table[keys] = True
+    table[-1] = False
     found = table.nonzero().flatten()
     _require(len(found) * channels)
-    number = torch.empty(places * columns, dtype=torch.int32)
+    number = torch.empty(places * columns + 1, dtype=torch.int32)
     number[found] = torch.arange(len(found), dtype=torch.int32)
-    weights = torch.zeros(len(found), channels, dtype=torch.float64)
+    number[-1] = len(found)
+    weights = torch.zeros(len(found) + 1, channels, dtype=torch.float64)[:-1]
     out = Affine(found // columns, found % columns, weights, *rest, places=places)
-    return out, [number[keys] for keys in wanted]
+    return out, [number[keys].long() for keys in wanted]  # which index_add_ takes twice as fast
+
+
+def _keys(place: Tensor, column: Tensor, columns: int) -> Tensor:
+    """place·columns + column, and −1 for a place of −1."""
+    if place.dim() == 1:
+        return place * columns + column
+    return torch.where(place < 0, -1, place * columns + column[:, None])
 
 
 def _convolved(node: Convolution, x: Affine, rest: Rest) -> Affine:
-    (kh, kw), (sy, sx), (dy, dx) = node.kernel, node.stride, node.dilation
-    height, width, channels = node.shape
+    """Entries whose positions leave the same remainders of the strides meet the same positions of the kernel."""
+    (sy, sx), channels = node.stride, node.shape[2]
     y, across = x.place // node.source[1] + node.padding[0], x.place % node.source[1] + node.padding[1]
+    weight = node.matrix.view(channels, *node.kernel, -1)
     parts, kernels = [], []
-    weight = node.matrix.view(channels, kh, kw, -1)
-    for i in range(kh):
-        for j in range(kw):
-            row, column = y - i * dy, across - j * dx
-            inside = (row >= 0) & (row < height * sy) & (column >= 0) & (column < width * sx)
-            inside &= (row % sy == 0) & (column % sx == 0)
-            entry = inside.nonzero().flatten()
-            parts.append((x, entry, row[entry] // sy * width + column[entry] // sx))
-            kernels.append(weight[:, i, j].t().contiguous())
+    for remainder in product(range(sy), range(sx)):
+        met = [
+            (i, j)
+            for i, j in product(*map(range, node.kernel))
+            if (i * node.dilation[0] % sy, j * node.dilation[1] % sx) == remainder
+        ]
+        if not met:
+            continue
+        entry = ((y % sy == remainder[0]) & (across % sx == remainder[1])).nonzero().flatten()
+        steps = torch.tensor(met) * torch.tensor(node.dilation)
+        row = (y[entry, None] - steps[:, 0]).div(sy, rounding_mode="floor")
+        column = (across[entry, None] - steps[:, 1]).div(sx, rounding_mode="floor")
+        inside = (row >= 0) & (row < node.shape[0]) & (column >= 0) & (column < node.shape[1])
+        parts.append((x, entry, torch.where(inside, row * node.shape[1] + column, -1)))
+        kernels.append(torch.cat([weight[:, i, j].t() for i, j in met], dim=1))
     out, keys = _empty(parts, node.shape, rest)
-    some = max(1, PIECE // max(channels, x.weights.shape[1]))
+    weights = out.weights.as_strided((len(out.place) + 1, channels), (channels, 1))  # the last is for what goes nowhere
     for (_, entry, _), key, kernel in zip(parts, keys, kernels, strict=True):
+        some = max(1, PIECE // max(kernel.shape))
         for at, to in zip(entry.split(some), key.split(some), strict=True):
-            out.weights.index_add_(0, to, x.weights.index_select(0, at) @ kernel)
+            weights.index_add_(0, to.flatten(), (x.weights.index_select(0, at) @ kernel).view(-1, channels))
     return out
 
 
 def _dense(node: Dense, x: Affine, rest: Rest) -> Affine:
-    x = x if x.ordered else _ordered(x)
     channels = x.weights.shape[1]
     weight = node.weight if x.index is None else _unmoved(node.weight, x.index, x.places * channels)
-    out, keys = _empty([(x, torch.arange(len(x.place)), torch.zeros_like(x.place))], node.shape, rest)
-    starts = x.starts().tolist()
-    for place, (first, last) in enumerate(pairwise(starts)):
-        if last > first:
-            kernel = weight[:, place * channels : (place + 1) * channels].t()
-            out.weights.index_add_(0, keys[0][first:last], x.weights[first:last] @ kernel)
+    if x.places == 1:
+        return Affine(x.place, x.column, x.weights @ weight.t(), *rest)  # in order: of one place, taps are the last
+    entry = torch.arange(len(x.place)) if x.ordered else x.place.argsort(stable=True)
+    out, keys = _empty([(x, entry, torch.zeros_like(entry))], node.shape, rest)
+    ends = x.place.bincount(minlength=x.places).tolist()
+    for place, (at, to) in enumerate(zip(entry.split(ends), keys[0].split(ends), strict=True)):
+        kernel = weight[:, place * channels : (place + 1) * channels].t()
+        out.weights.index_add_(0, to, x.weights.index_select(0, at) @ kernel)
     return out
 
 

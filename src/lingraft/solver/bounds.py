@@ -104,16 +104,18 @@ def _sharpen(network: Network, site: Site, lower: Tensor, upper: Tensor, found: 
         return
     assert unfolding is not None
     unfolding.allow(2 * len(open_) * row_products(network, before, budget))
-    spans = unfolding.spans(before)
+    spans, better = unfolding.spans(before), None
     if spans is not None:
         low, high = (end.reshape(-1)[open_] for end in spans)
         leave = torch.full_like(low, not unfolding.relaxes, dtype=torch.bool)  # without taps this is CROWN
-        if site.activation.pieces is not None:
+        bends = site.activation.pieces is not None
+        if bends:
             leave |= torch.maximum(low, -high) > CLEAR * (high - low)
         _keep(lower.view(-1), upper.view(-1), open_[leave], low[leave], high[leave])
         open_ = open_[~leave]
+        better = unfolding.crown(before, open_, low[~leave], high[~leave], bends) if len(open_) else None
     if len(open_):
-        better = unfolding.crown(before, open_) or crown_bounds(
+        better = better or crown_bounds(
             network, before, open_, found.lines, found.center, found.radius, budget, found.losses
         )
         _keep(lower.view(-1), upper.view(-1), open_, *better)

@@ -60,17 +60,32 @@ class Unfolding:
         radius = radius + self._loss(x)
         return (center - radius)[0], (center + radius)[0]
 
-    def crown(self, i: int, index: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Bounds of some values of linear node `i`, in which taps are replaced by their lines."""
+    def crown(self, i: int, index: Tensor, low: Tensor, high: Tensor, bend: bool) -> tuple[Tensor, Tensor] | None:
+        """Bounds (R,) of some values of linear node `i`, in order, in which taps are replaced by their lines.
+
+        `low` and `high` (R,) are what is known of them. Where it only matters if they can be 0, as they `bend` there,
+        those that the side nearer to 0 decides keep what is known of the other.
+        """
         x, taps = self._reach(i), [rows for rows in self.taps.values() if len(rows.index)]
         if x is None:
             return None
-        whole, by_place = substitutions(x, index, taps, len(self.radius))
-        if not self._pay(min(whole, by_place)):
+        costs = substitutions(x, index, taps, len(self.radius))
+        if not self._pay(2 * min(costs)):
             return None
-        low, high = substituted(x, index, taps, self.radius, x.places == 1 or whole <= by_place, self.budget)
-        loss = self._loss(x).reshape(-1)[index]
-        return low - loss, high + loss
+        whole, loss = x.places == 1 or costs[0] <= costs[1], self._loss(x).reshape(-1)[index]
+
+        def below(some: Tensor, sign: Tensor | None) -> Tensor:
+            return substituted(x, index[some], sign, taps, self.radius, whole, self.budget) - loss[some]
+
+        every = torch.arange(len(index))
+        if whole or not bend:  # few rows over all columns cost as much as many
+            low, high = below(every, None)
+            return low, -high
+        sign = torch.where(low + high < 0, -1.0, 1.0).double()
+        near, far = below(every, sign), torch.where(sign > 0, -high, low)
+        left = (near < 0).nonzero().flatten()
+        far[left] = below(left, -sign[left])
+        return torch.where(sign > 0, near, far), -torch.where(sign > 0, far, near)
 
     @property
     def relaxes(self) -> bool:
