@@ -1,7 +1,9 @@
 """CROWN over many boxes of the input at once, for networks with few inputs.
 
 What `bounds.py` does for one region is done for a batch of them: intervals, then, for each neuron of each box that
-these leave open, a row of its own on the way back. Rows of all boxes pass through the linear nodes together.
+these leave open, a row of its own on the way back. Rows of all boxes pass through the linear nodes together. Where that
+is far more work than going forward once (`forward.py`), forms that go forward bound the neurons instead. Products have
+planes of their own in every box, and what they are written with is not looked at.
 """
 
 from collections.abc import Iterator
@@ -12,32 +14,51 @@ from torch import Tensor
 from lingraft.model.activations import Lines
 from lingraft.solver.bounds import SiteBounds, lines_of
 from lingraft.solver.budget import UNLIMITED, Budget
-from lingraft.solver.crown import AtSite, Watch, neuron_rows, pass_back, row_width
-from lingraft.solver.intervals import through_linear, through_site
+from lingraft.solver.crown import AtProduct, AtSite, Watch, neuron_rows, pass_back, row_products, row_width
+from lingraft.solver.forward import Forward
+from lingraft.solver.intervals import share, through_linear, through_site
 from lingraft.solver.network import Network
-from lingraft.solver.nodes import Input, Site
+from lingraft.solver.nodes import Input, Product, Site
+from lingraft.solver.products import Planes, planes
 from lingraft.solver.rounding import Sizes, allowance
 from lingraft.solver.rows import Rows
 
 #: Coefficients handled at once: half a megabyte in float64, so that a core's cache holds the few tensors in use.
 CHUNK = 60_000
 
+#: Bounds as near to each other as this, as a share of themselves, are good enough.
+NEAR = 1e-9
+
+#: Rows of single neurons, which bound better, may take so many times as many products as forms that go forward.
+DEARER = 4.0
+
 
 class BoxBounds:
     """Bounds of every site over B boxes from `lower` to `upper` (B, n), flat in the inner order, float64.
 
-    `found` is as for one region, but every tensor has the boxes in front.
+    `found` is as for one region, but every tensor has the boxes in front. With `dearer` 0, no neuron has a row.
     """
 
-    def __init__(self, network: Network, lower: Tensor, upper: Tensor, sizes: Sizes, budget: Budget = UNLIMITED):
-        self.network, self.budget = network, budget
+    def __init__(
+        self,
+        network: Network,
+        lower: Tensor,
+        upper: Tensor,
+        sizes: Sizes,
+        budget: Budget = UNLIMITED,
+        dearer: float = DEARER,
+    ):
+        self.network, self.budget, self.dearer = network, budget, dearer
         shape = network.nodes[0].shape
         low, high = lower.view(-1, *shape), upper.view(-1, *shape)
         center = (high + low) / 2
         radius = torch.maximum(high - center, center - low)  # covers the box whatever was rounded
         self.found = found = SiteBounds({}, {}, center, radius, (low, high), sizes.share, [], [])
-        #: of each site, neuron by neuron: box (P,), neuron (P,), how far each input moves it (P, n)
+        #: of each site and product, value by value: box (P,), number (P,), how far each input moves it (P, n)
         self.moved: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = {}
+        self.forward = Forward(network, center, radius)
+        self.planes: dict[int, Planes] = {}
+        squares = {j for node in network.nodes if isinstance(node, Product) for j in node.inputs[:2]}
         values: list[tuple[Tensor, Tensor]] = []
         for i, node in enumerate(network.nodes):
             budget.check_time()
@@ -47,9 +68,20 @@ class BoxBounds:
             elif isinstance(node, Site):
                 below, above = (t.clone(memory_format=torch.contiguous_format) for t in inputs[0])
                 found.bounds[i] = below, above
-                self._sharpen(i, below.flatten(1), above.flatten(1))
-                found.lines[i] = lines_of(node, below, above)
+                if i not in squares:
+                    open_ = found.unstable(network, i).expand_as(below) & _wide(below, above)
+                    self.moved[i] = self._sharpen(node.inputs[0], open_, below, above)
+                    found.lines[i] = lines_of(node, below, above)
                 values.append(through_site(node, below, above))
+            elif isinstance(node, Product):
+                factors, self.moved[i] = [values[j] for j in node.factors(network.nodes)], []
+                wide = _wide(*factors[0]) & _wide(*factors[1])  # else the product is a line
+                for number, j in enumerate(node.factors(network.nodes)):
+                    below, above = (t.clone(memory_format=torch.contiguous_format) for t in values[j])
+                    self.moved[i] += self._sharpen(j, wide, below, above)
+                    factors[number] = below, above
+                self.planes[i] = planes(*factors)
+                values.append(_product(*factors, inputs[2:]))
             else:
                 values.append(through_linear(node, inputs))
             found.sizes.append(sizes.of(i, found.sizes, found))
@@ -64,11 +96,20 @@ class BoxBounds:
         """Half widths (B, n) of the boxes."""
         return self.found.radius.flatten(1)
 
-    def _sharpen(self, i: int, lower: Tensor, upper: Tensor) -> None:
-        """Bound the neurons of site `i` that intervals leave open by CROWN, in place; flat bounds (B, size)."""
-        open_ = self.found.unstable(self.network, i).expand_as(self.found.bounds[i][0])
+    def _sharpen(self, start: int, open_: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Bound the `open_` values of a node better than by intervals, in place, all (B, *shape); what moves them."""
         box, neuron = open_.flatten(1).nonzero(as_tuple=True)
-        start, self.moved[i] = self.network.nodes[i].inputs[0], []
+        if not len(box):
+            return []
+        lower, upper = lower.view(len(self), -1), upper.view(len(self), -1)
+        dear = 2 * len(box) * row_products(self.network, start, self.budget)
+        if dear > self.dearer * len(self) * self.forward.price(start):
+            self.forward.pass_to(start, self.found.lines, self.planes)
+            low, high = (end.flatten(1) for end in self.forward.bounds(start))
+            lower.copy_(torch.maximum(lower, low))
+            upper.copy_(torch.maximum(torch.minimum(upper, high), lower))
+            return [(box, neuron, self.forward.moved(start, box, neuron))]
+        moved = []
         for some in self._chunks(start, len(box)):
             place = box[some], neuron[some]
             pending, constant = neuron_rows(self.network, start, place[1])
@@ -77,7 +118,8 @@ class BoxBounds:
             (low, high), (one, other) = (bound - self.found.losses[start]).chunk(2), rows.abs().chunk(2)
             lower[place] = torch.maximum(lower[place], low)
             upper[place] = torch.maximum(torch.minimum(upper[place], -high), lower[place])
-            self.moved[i].append((*place, (one + other) * self.radius.index_select(0, place[0])))
+            moved.append((*place, (one + other) * self.radius.index_select(0, place[0])))
+        return moved
 
     def _below(
         self, pending: dict[int, Rows], constant: Tensor, box: Tensor, watch: Watch | None = None
@@ -93,7 +135,8 @@ class BoxBounds:
             if watch is not None:
                 watch(i, rows)
 
-        rows, constant = pass_back(self.network, pending, constant, _relaxed(found.lines, box), at_node, self.budget)
+        at_site, at_product = _relaxed(found.lines, box), _between(self.network, self.planes, box)
+        rows, constant = pass_back(self.network, pending, constant, at_site, at_node, self.budget, at_product)
         p = rows.whole(self.network.nodes[0].shape).coefficients.flatten(1)
         center, radius = (t.flatten(1).index_select(0, box) for t in (found.center, found.radius))
         return constant + (p * center - p.abs() * radius).sum(1) - lost, p
@@ -104,6 +147,9 @@ class BoxBounds:
         lower bounds (B, L) with rounding paid for, and rows p (B, L, n) such that on the box every function exceeds its
         bound by at least p·x less the minimum of that.
         """
+        # properties ask for the same function in several of their parts
+        both, same = torch.cat([spec, offset[:, None]], 1).unique(dim=0, return_inverse=True)
+        spec, offset = both[:, :-1], both[:, -1]
         count = len(spec)
         bounds, rows = [], []
         for some in self._chunks(node, len(self) * count):
@@ -113,7 +159,8 @@ class BoxBounds:
             bounds.append(bound)
             rows.append(row)
         paid = allowance(self.found.losses[: node + 1], self.found.sizes[node], spec, offset)
-        return torch.cat(bounds).view(-1, count) - paid, torch.cat(rows).view(len(self), count, -1)
+        below, over = torch.cat(bounds).view(-1, count) - paid, torch.cat(rows).view(len(self), count, -1)
+        return below[:, same], over[:, same]
 
     def intervals(self, node: int, spec: Tensor, offset: Tensor) -> Tensor:
         """Lower bounds (B, L) of spec·values + offset from the intervals of the values of a vector `node`."""
@@ -124,10 +171,15 @@ class BoxBounds:
     def harm(self, node: int, rows: Tensor, box: Tensor) -> Tensor:
         """What relaxations take from rows (R, size) over `node`, each in its `box` (R,), as each input's part (B, n).
 
-        A neuron takes its gap times the coefficient that the row has there. Its gap is due to the inputs by as much as
-        each moves it: cut in half, an input moves it half as far.
+        A neuron, or a product, takes its gap times the coefficient that the row has there. Its gap is due to the inputs
+        by as much as each moves it: cut in half, an input moves it half as far.
         """
-        felt = {i: torch.zeros_like(lower) for i, (lower, _) in self.found.bounds.items()}
+        gaps = {i: part.gap for i, part in self.planes.items()}
+        for i in self.found.lines:
+            site = self.network.nodes[i]
+            assert isinstance(site, Site)
+            gaps[i] = site.activation.gap(*self.found.bounds[i])
+        felt = {i: torch.zeros_like(gap) for i, gap in gaps.items()}
 
         def watch(i: int, rows: Rows) -> None:
             if i in felt:
@@ -137,9 +189,7 @@ class BoxBounds:
             self._below({node: Rows(rows[some])}, rows.new_zeros(len(rows[some])), box[some], watch)
         harm = torch.zeros_like(self.radius)
         for i, parts in self.moved.items():
-            site = self.network.nodes[i]
-            assert isinstance(site, Site)
-            taken = (felt[i] * site.activation.gap(*self.found.bounds[i])).flatten(1)
+            taken = (felt[i] * gaps[i]).flatten(1)
             for which, neuron, moved in parts:
                 share = moved / moved.sum(1, keepdim=True).clamp(min=torch.finfo(moved.dtype).tiny)
                 harm.index_add_(0, which, share * taken[which, neuron][:, None])
@@ -155,6 +205,11 @@ class BoxBounds:
             yield slice(first, min(first + step, count))
 
 
+def _wide(lower: Tensor, upper: Tensor) -> Tensor:
+    """Which bounds are worth sharpening."""
+    return upper - lower > NEAR * torch.maximum(lower.abs(), upper.abs())
+
+
 def _relaxed(lines: dict[int, Lines], box: Tensor) -> AtSite:
     """`crown.relaxed`, of rows that each have the lines of their own box (R,): below where a > 0, above where a < 0."""
 
@@ -166,3 +221,28 @@ def _relaxed(lines: dict[int, Lines], box: Tensor) -> AtSite:
         return Rows(positive.mul_(ls).add_(negative.mul_(us))), constant
 
     return at_site
+
+
+def _between(network: Network, planes: dict[int, Planes], box: Tensor) -> AtProduct:
+    """Rows over products become rows over their factors, by the planes of their own box (R,) below them."""
+
+    def at_product(i: int, rows: Rows) -> tuple[dict[int, Rows], Tensor]:
+        node = network.nodes[i]
+        assert isinstance(node, Product)
+        a = rows.whole(node.shape).coefficients
+        of_first, of_second, shift, gap = (t.index_select(0, box) for t in planes[i])
+        constant = (a * shift - a.abs() * gap).flatten(1).sum(1)
+        places = (*node.factors(network.nodes), *node.inputs[2:])
+        return dict(zip(places, (Rows(a * of_first), Rows(a * of_second), Rows(a), Rows(a)), strict=True)), constant
+
+    return at_product
+
+
+def _product(
+    first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], others: list[tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """Bounds of a product of two values plus two others, each between its bounds."""
+    corners = torch.stack([a * b for a in first for b in second])
+    parts = [(corners.amin(0), corners.amax(0)), *others]
+    low, high = (torch.stack([part[side] for part in parts]) for side in (0, 1))
+    return low.sum(0) - share(4) * low.abs().sum(0), high.sum(0) + share(4) * high.abs().sum(0)

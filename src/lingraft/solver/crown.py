@@ -8,7 +8,7 @@ from torch import Tensor
 from lingraft.model.activations import Lines
 from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.network import Network, device_of
-from lingraft.solver.nodes import Convolution, Dense, Input, Site
+from lingraft.solver.nodes import Convolution, Dense, Input, Product, Site
 from lingraft.solver.rounding import Loss
 from lingraft.solver.rows import Rows, select
 
@@ -17,6 +17,9 @@ CHUNK = 1_000_000
 
 #: (position of a site, rows over its outputs) → rows over its inputs, and a constant for each row.
 AtSite = Callable[[int, Rows], tuple[Rows, Tensor]]
+
+#: (position of a product, rows over it) → rows over the nodes at some positions, and a constant for each row.
+AtProduct = Callable[[int, Rows], tuple[dict[int, Rows], Tensor]]
 
 #: Called with the position of a node and the rows over its values.
 Watch = Callable[[int, Rows], None]
@@ -29,10 +32,12 @@ def pass_back(
     at_site: AtSite,
     watch: Watch | None = None,
     budget: Budget = UNLIMITED,
+    at_product: AtProduct | None = None,
 ) -> tuple[Rows, Tensor]:
     """Rows over the values of some nodes, plus a constant (R,), become rows over the image plus a constant.
 
-    `watch` sees them at every node, the image included.
+    `watch` sees them at every node, the image included. Products are what they are written with unless `at_product`
+    knows better.
     """
     for i in range(max(pending), -1, -1):
         here = pending.pop(i, None)
@@ -46,11 +51,15 @@ def pass_back(
             return here, constant
         if isinstance(node, Site):
             part, added = at_site(i, here)
-            parts = [part]
+            parts = [(node.inputs[0], part)]
+        elif isinstance(node, Product) and at_product is not None:
+            by_node, added = at_product(i, here)
+            parts = list(by_node.items())
         else:
-            parts, added = node.back(here)
+            through, added = node.back(here)
+            parts = list(zip(node.inputs, through, strict=True))
         constant = constant + added
-        for j, part in zip(node.inputs, parts, strict=True):
+        for j, part in parts:
             pending[j] = pending[j].plus(part, network.nodes[j].shape) if j in pending else part
     shape = network.nodes[0].shape
     return Rows(constant.new_zeros(len(constant), *shape)), constant  # nothing depends on the image

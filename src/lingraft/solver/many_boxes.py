@@ -13,8 +13,9 @@ from lingraft.solver.margin import proven
 from lingraft.solver.network import Network
 from lingraft.solver.rounding import Sizes
 
-#: Boxes that are bounded at once, and how often each may be cut in half before it is left to others.
-BATCH, CUTS = 512, 4
+#: Boxes that are bounded at once, so that what is computed of them stays near the processor, and how often each may be
+#: cut in half before it is left to others.
+BATCH, CUTS = 128, 8
 
 
 @dataclass
@@ -60,7 +61,7 @@ class ManyBoxes:
         self, network: Network, sizes: Sizes, budget: Budget, owner: Tensor, lower: Tensor, upper: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Which boxes (B,) are right, being parts of their owners (B,), and where to cut the others."""
-        bounds, last = BoxBounds(network, lower, upper, sizes, budget), len(network.nodes) - 1
+        bounds, last = BoxBounds(network, lower, upper, sizes, budget, dearer=0.0), len(network.nodes) - 1
         zero = self.spec.new_zeros(len(self.spec))
         below = torch.maximum(bounds.functions(last, self.spec, zero)[0], bounds.intervals(last, self.spec, zero))
         index, shift = self.index[owner], self.shift[owner]

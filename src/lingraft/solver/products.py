@@ -11,11 +11,12 @@ choice is rounded: s is a power of 2, and u and v have so few digits that u·v i
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from lingraft.solver.intervals import through_linear, through_site
+from lingraft.solver.intervals import share, through_linear, through_site
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Input, Node, Product, Scale, Site
 from lingraft.solver.region import Region
@@ -26,6 +27,32 @@ _MOST = 10
 
 #: Radii count as at least this.
 _LEAST = 1e-30
+
+
+class Planes(NamedTuple):
+    """Planes below and above products a·b, (B, *shape) each: of_first·a + of_second·b + constant ± gap."""
+
+    of_first: Tensor
+    of_second: Tensor
+    constant: Tensor
+    gap: Tensor
+
+
+def planes(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Planes:
+    """Of products of values between these bounds.
+
+    a·b = v·a + u·b − u·v + (a − u)·(b − v) for any u and v, and where these are in the middle the last is at most the
+    product of the radii. The gap has more than what rounding takes from the constant and from itself.
+    """
+    (u, wide), (v, other) = (_around(*ends) for ends in (a, b))
+    constant, gap = -u * v, wide * other
+    return Planes(v, u, constant, gap + share(4) * (constant.abs() + gap))
+
+
+def _around(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """The middle of bounds, and how far they are from it; 0 and infinity where they are not known."""
+    middle = ((lower + upper) / 2).nan_to_num(0.0, 0.0, 0.0)
+    return middle, torch.maximum(upper - middle, middle - lower)
 
 
 def balanced(network: Network, region: Region) -> Network:

@@ -333,8 +333,8 @@ class _Attempt:
             return self.falsifier.descend(images, margins[:1].expand(len(images)), steps=0)
 
         return BoxSearch(
-            self.network,
-            self.sizes,
+            self.verifier.network,  # in which products are bounded box by box
+            self.verifier.sizes,
             problem.spec[margins].double(),
             problem.offset[margins].double(),
             Boxes.whole(lower, upper),
