@@ -20,7 +20,7 @@ from lingraft.solver.falsify import Falsifier
 from lingraft.solver.network import Network
 from lingraft.solver.request import Request
 from lingraft.solver.verifier import Verifier
-from lingraft.solver.worth import Worth
+from lingraft.solver.worth import Pause, Worth
 from lingraft.work.certify import Certifier
 
 pytestmark = pytest.mark.slow
@@ -122,16 +122,21 @@ def test_every_verified_verdict_has_a_certificate_that_checks(checked, tmp_path,
     assert facets
 
 
-def test_proofs_in_which_only_some_domains_were_clipped(checked, monkeypatch):
-    """Whether clipping pays is measured, so a search may begin with it late, or leave it out at times."""
-    late, calls = 3, 0
+@pytest.mark.parametrize("levels", [1, 3])
+def test_proofs_in_which_only_some_domains_were_clipped_or_bounded(levels, checked, monkeypatch):
+    """Whether clipping pays is measured, so a search may begin with it late, or leave it out at times.
 
-    def at_times(_: Worth) -> bool:
+    And so is whether a domain is split several times before its parts are bounded.
+    """
+    late, calls = 3, 0
+    monkeypatch.setattr(Worth, "levels", lambda *_: levels)
+
+    def at_times(_: Pause) -> bool:
         nonlocal calls
         calls += 1
         return calls > late and calls % 2 == 0
 
-    monkeypatch.setattr(Worth, "clip_now", at_times)
+    monkeypatch.setattr(Pause, "over", at_times)
     clips = splits = 0
     for seed in range(1, 5):
         model = made("convolutional", seed)

@@ -58,16 +58,41 @@ def test_clipping_rests_while_it_costs_more_than_it_saves_and_comes_back() -> No
     before = torch.full((4,), -1.0)
     rests = []
     for _ in range(6):
-        assert worth.clip_now()
+        assert worth.clipping.over()
         worth.clipped(before, before + 1e-4, seconds=1.0)
-        rests.append(worth.waiting)
-        while worth.waiting:
-            assert not worth.clip_now()
+        rests.append(worth.clipping.waiting)
+        while worth.clipping.waiting:
+            assert not worth.clipping.over()
     assert rests == [1, 3, 7, 15, LONGEST_PAUSE, LONGEST_PAUSE]
     for _ in range(20):
         worth.clipped(before, before + 0.9, seconds=1.0)
-    assert worth.waiting == 0
-    assert worth.clip_now()
+    assert worth.clipping.waiting == 0
+    assert worth.clipping.over()
+
+
+def test_few_domains_that_need_many_splits_are_split_several_times_at_once() -> None:
+    worth = Worth(64)
+    far = torch.tensor([-4.0, -3.0])
+    assert worth.levels(far) == 1, "nothing was measured"
+    worth = _measured(gain=0.5, split_seconds=1.0, step_seconds=1e-3)
+    assert worth.batch.size == 8
+    assert worth.levels(far) == 3, "two domains make eight halves of halves, sixteen parts in all"
+    assert worth.levels(far[:1]) == 4
+    assert worth.levels(torch.tensor([-4.0, -1.2])) == 2, "by what the one needs that needs least"
+    assert worth.levels(torch.tensor([-4.0, 0.0])) == 1
+    assert worth.levels(far.repeat(4)) == 1, "the batch is full"
+
+
+def test_as_many_taps_are_tightened_as_it_takes() -> None:
+    """By what rounds gained for each unit that the relaxations of their taps cost."""
+    worth = Worth(64)
+    scores = torch.tensor([1.0, 8.0, -torch.inf, 4.0, 2.0])
+    assert worth.to_tighten(scores, torch.tensor([-0.1]), most=9) == 4, "nothing was measured, and one cannot be split"
+    assert worth.to_tighten(scores, torch.tensor([-0.1]), most=3) == 3
+    worth.rounds.add(10.0, 1.0, gain=5.0)
+    needs = {0.1: 1, 1.9: 1, 2.1: 2, 3.1: 3, 50.0: 4}
+    assert {n: worth.to_tighten(scores, torch.tensor([-n]), most=9) for n in needs} == needs
+    assert worth.to_tighten(scores.new_full((3,), -torch.inf), torch.tensor([-1.0]), most=9) == 0
 
 
 def _work(batch: Batch, step: Callable[[int], float], steps: int = 10) -> None:

@@ -107,7 +107,7 @@ def in_time(result: Result, timeout: float) -> Result:
 
 
 def was_attacked(result: Result) -> bool:
-    """Whether an attack found the witness, before any branching."""
+    """Whether an attack found the witness, not branch and bound."""
     return result.verdict == "falsified" and result.stage == "attack"
 
 

@@ -13,7 +13,7 @@ from lingraft.solver.branching import scores, split, taps_to_split
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.clip import Forms
 from lingraft.solver.collapse import Collapsed
-from lingraft.solver.dual import Domains, Dual
+from lingraft.solver.dual import Domains, Dual, Evaluation
 from lingraft.solver.facets import first_site, fit
 from lingraft.solver.leaf import solve_leaf
 from lingraft.solver.margin import MARGIN, proven
@@ -202,7 +202,7 @@ class Search:
 
         The region with new multipliers then, and its new bound.
         """
-        first = first_site(self.collapsed)
+        first = first_site(self.collapsed) if self.worth.facets.over() else None
         if first is None:
             return base, bound
         self.budget.check_time()
@@ -210,7 +210,9 @@ class Search:
         facets = first.facets(shares)
         dual = self.dual.with_facets(facets)
         better, improved = improve(dual, replace(base, alpha=self._first_alpha(base, 1.0)), REGION_STEPS, enough=ENOUGH)
-        if not bool(better - bound > WORTHWHILE_FACETS * bound.abs()):
+        pays = bool(better - bound > WORTHWHILE_FACETS * bound.abs())
+        self.worth.facets.tried(pays)
+        if not pays:
             return base, bound
         self.dual, self.exact = dual, self.exact.with_facets(facets)
         if self.proof is not None:
@@ -232,14 +234,14 @@ class Search:
         """
         started = time.monotonic()
         score = scores(self.dual, base, self.dual.evaluate(base))[:, 0] / (1 + self.turns)
-        count = min(TIGHTENED, int(torch.isfinite(score).sum()))
+        count = self.worth.to_tighten(score, bound, TIGHTENED)
         if not count:
             self.patience = torch.inf
             return base, bound
         # the margin's facets are no good start for taps
         alpha = base.alpha if self.dual.facets is None else self._first_alpha(base, 0.0)
         start = replace(base, lower=base.lower.clone(), upper=base.upper.clone(), alpha=alpha)
-        chosen = score.topk(count).indices
+        cost, chosen = score.topk(count)
         self.turns[chosen] += 1
         for taps in chosen.split(max(1, self.widest // 2)):
             self.budget.check_time()
@@ -250,14 +252,16 @@ class Search:
         if bool((base.lower > base.upper).any()):
             return base, torch.full_like(bound, torch.inf)
         better, improved = improve(self.dual, base, REGION_STEPS, enough=ENOUGH)
-        self.tightening += time.monotonic() - started
+        spent = time.monotonic() - started
+        self.worth.rounds.add(float(cost.sum()), spent, float(better - bound))
+        self.tightening += spent
         self.patience = 1.0 if bool(better - bound > WORTHWHILE * bound.abs()) else 2 * self.patience
         return replace(base, alpha=improved.alpha), better
 
     def _keep(self, pool: Pool, bounds: Tensor, domains: Domains, base: Domains) -> float:
         """Keep what is not proven, clipped where that is worth it; the sum of what all of it needs."""
         bounds, domains = self._unproven(bounds, domains)
-        if len(domains) and self.worth.clip_now():
+        if len(domains) and self.worth.clipping.over():
             started, before, after = time.monotonic(), bounds, torch.zeros_like(bounds)
             self._clip(domains, base)
             columns = (domains.lower <= domains.upper).all(0).nonzero().flatten()
@@ -325,15 +329,25 @@ class Search:
             if not len(parents):
                 return
             evaluation = self.dual.evaluate(parents)
-        taps = taps_to_split(self.branching_rule, self.dual, parents, evaluation)
+        before, count = float(need(evaluation.bound).sum()), len(parents)
+        children, levels = self._split(parents, evaluation), 1
+        most = self.worth.levels(evaluation.bound)
+        while levels < most and bool(self.dual.splittable(children).any(0).all()):
+            children, levels = self._split(children, self.dual.evaluate(children)), levels + 1
+        splits = len(children) - count
+        left = self._keep(pool, *self._improve(children), base)
+        gain = (before - left * count / len(children)) / levels  # of one split of each, on the average
+        self.worth.splits.add(splits, time.monotonic() - started, gain * splits / count)
+
+    def _split(self, domains: Domains, evaluation: Evaluation) -> Domains:
+        """Both halves of each domain."""
+        taps = taps_to_split(self.branching_rule, self.dual, domains, evaluation)
         first = self.visited + 1
         if self.proof is not None:
-            self.proof.splits.append(Split(parents.node, taps, first))
-        children = split(self.dual, parents, taps, first)
+            self.proof.splits.append(Split(domains.node, taps, first))
+        children = split(self.dual, domains, taps, first)
         self.visited += len(children)
-        left = self._keep(pool, *self._improve(children), base)
-        gain = float(need(evaluation.bound).sum()) - left / 2
-        self.worth.splits.add(len(parents), time.monotonic() - started, gain)
+        return children
 
     def _without_empty(self, domains: Domains) -> Domains:
         """The domains that have a point."""

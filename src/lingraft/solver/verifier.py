@@ -1,8 +1,8 @@
 """One image, from the cheapest stage to the most expensive, stopping at the first answer.
 
-forward → attack → intervals → crown → alpha (on the margins) → attack again → branch and bound with tightened bounds.
-Margins that are proven are dropped on the way. Where few inputs have any width, branch and bound over the input takes
-turns with that over the neurons.
+forward → attack → intervals → crown → alpha (on the margins) → branch and bound with tightened bounds, and now and then
+another attack on all margins that are left. Margins that are proven are dropped on the way. Where few inputs have any
+width, branch and bound over the input takes turns with that over the neurons, after that attack.
 """
 
 import time
@@ -37,6 +37,9 @@ from lingraft.solver.worth import Worth
 
 #: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
 QUICK_STEPS, LONG_STEPS, LONG_RESTARTS, ALPHA_STEPS = 10, 40, 3, 20
+
+#: Share of the time of branch and bound that attacks take at most, after the first.
+ATTACKING = 0.1
 
 #: Seconds of the first turn of either search where inputs are few; each turn is twice as long as the one before.
 FIRST_TURN = 1.0
@@ -203,6 +206,8 @@ class _Attempt:
         )
         self.result = Result("unknown", "forward")
         self._enter("forward")
+        #: long attacks from random points that are still to come, and the seconds of attacks in this branch and bound
+        self.restarts, self.attacking = 0, 0.0
         self.rounding = torch.zeros_like(problem.offset)
 
     def _enter(self, stage: str) -> None:
@@ -269,7 +274,7 @@ class _Attempt:
             raise Falsified(witness)
 
     def _optimize(self, found: SiteBounds, left: Tensor) -> Result:
-        """α on the margins, another attack, then branch and bound, the lowest margin first."""
+        """α on the margins, then branch and bound, the lowest margin first."""
         result = self.result
         self._enter("alpha")
         collapsed = collapse(self.network, found, *self._spec(left), self.budget)
@@ -284,13 +289,14 @@ class _Attempt:
         order = [i for i in certain.argsort().tolist() if open_[i]]
         if not order:
             return self.finish("verified")
-        self._attack(left[torch.tensor(order, device=left.device)], LONG_STEPS, LONG_RESTARTS)
         open_margins = [OpenMargin(domains.select(left.new_tensor([i])), bounds[i : i + 1]) for i in order]
         work = Remainder(collapsed, left, open_margins)
         if self._moving_inputs > FEW_INPUTS:
+            self.restarts = LONG_RESTARTS
             return self._branch(dual, exact, work, proofs)
-        prove = partial(self._prove, collapsed, left, domains, open_)
-        search = self._box_search(left[left.new_tensor(order)])
+        lowest = left[left.new_tensor(order)]
+        self._attack(lowest, LONG_STEPS, LONG_RESTARTS)
+        prove, search = partial(self._prove, collapsed, left, domains, open_), self._box_search(lowest)
         return self._take_turns(lambda: self._branch(dual, exact, work, prove()), lambda: self._split(search, prove))
 
     @property
@@ -388,9 +394,11 @@ class _Attempt:
         """One open margin after the other."""
         self._enter("branch")
         worth: Worth | None = None
+        since, self.attacking = time.monotonic(), 0.0
         for done, margin in enumerate(work.margins):
             column = margin.base.margin
-            attack = partial(self._try, work.numbers[column])
+            open_ = work.numbers[torch.cat([each.base.margin for each in work.margins[done:]])]
+            attack = partial(self._try, open_, since)
             proof = proofs.get(int(column))
             rule = self.verifier.branching
             search = Search(work.collapsed, dual, exact, self.budget, attack, proof, self.stop, rule, worth)
@@ -420,10 +428,23 @@ class _Attempt:
                 proof.close(domains.select(torch.tensor([i], device=left.device)))
         return dict(enumerate(self.proof.margins))
 
-    def _try(self, margin: Tensor, points: Tensor) -> Tensor | None:
-        """A few steps of descent from points (N, n) that minimize the relaxed problem."""
+    def _try(self, open_: Tensor, since: float, points: Tensor) -> Tensor | None:
+        """An attack, unless those since a time have taken their share.
+
+        A few steps of descent on the first of the open margins (K,) from points (N, n) that minimize the relaxed
+        problem, and a long one on all of them from random points if some of these are left.
+        """
+        started = time.monotonic()
+        if self.attacking > ATTACKING * (started - since):
+            return None
         inner = points.view(-1, *self.network.nodes[0].shape)
-        return self.falsifier.descend(self.network.outside(inner), margin.expand(len(inner)), steps=3)
+        witness = self.falsifier.descend(self.network.outside(inner), open_[:1].expand(len(inner)), steps=3)
+        if witness is None and self.restarts:
+            self.restarts -= 1
+            self._attack(open_, LONG_STEPS, 1)
+            self._enter("branch")
+        self.attacking += time.monotonic() - started
+        return witness
 
 
 def _open(bounds: Tensor) -> Tensor:

@@ -28,8 +28,12 @@ STEPS_OF_A_SPLIT = 25
 #: What clipping saves counts this many times: tighter bounds stay in the whole tree below, where splits gain more.
 LASTING = 2
 
-#: Batches between two tries of clipping where it does not pay: it then costs a small share of all, whatever it costs.
+#: Batches between two tries of clipping where it does not pay, and margins between two tries of facets: that is a small
+#: share of all then, whatever it costs.
 LONGEST_PAUSE = 31
+
+#: Tightening is done for taps that, by what it gained so far, give this many times what is missing.
+SURPLUS = 2
 
 #: Twice as many domains at once must be cheaper by this factor, and dearer by this one to go back: what is between is
 #: noise. A batch takes no more seconds than that, since a search that shall be divided ends between two batches.
@@ -49,7 +53,7 @@ class Tally:
     seconds: float = 0.0
     gain: float = 0.0
 
-    def add(self, count: int, seconds: float, gain: float = 0.0) -> None:
+    def add(self, count: float, seconds: float, gain: float = 0.0) -> None:
         """Count some more."""
         keep = 0.5 ** (1 / HALF_LIFE)
         self.count, self.seconds = keep * self.count + count, keep * self.seconds + seconds
@@ -61,6 +65,25 @@ class Tally:
         return self.seconds / self.count if self.count else 0.0
 
 
+class Pause:
+    """Whether to do something that pays for some networks only: always while it pays, else now and then, to see."""
+
+    def __init__(self) -> None:
+        self.length = self.waiting = 0
+
+    def over(self) -> bool:
+        """Whether to do it this time."""
+        if self.waiting:
+            self.waiting -= 1
+            return False
+        return True
+
+    def tried(self, pays: bool) -> None:
+        """Count that it was done; where it did not pay, the next time is later, and later each time."""
+        self.length = 0 if pays else min(2 * self.length + 1, LONGEST_PAUSE)
+        self.waiting = self.length
+
+
 class Worth:
     """What splits, with all that follows them, cost and gained so far; steps; clipping; and batches.
 
@@ -69,8 +92,10 @@ class Worth:
 
     def __init__(self, widest: int) -> None:
         self.splits, self.steps, self.clips = Tally(), Tally(), Tally()
+        #: rounds of tightening: what the taps' relaxations cost the bound, and what it gained
+        self.rounds = Tally()
         self.batch = Batch(widest)
-        self.pause = self.waiting = 0
+        self.clipping, self.facets = Pause(), Pause()
 
     def _split_gain(self, missing: Tensor) -> Tensor:
         """What a split gains (B,), at most what is missing (B,): a domain that needs less is proven by it."""
@@ -94,24 +119,34 @@ class Worth:
             price = self.steps.price / self.splits.price
         return price * gain / (log(2) * (missing / gain).exp2())
 
-    def clip_now(self) -> bool:
-        """Whether to clip a batch: always while it pays, else now and then, to see."""
-        if self.waiting:
-            self.waiting -= 1
-            return False
-        return True
+    def levels(self, bounds: Tensor) -> int:
+        """How often to split domains with these bounds (B,) before any is bounded again.
+
+        More than once if a batch would not be full, and all of them need more splits than one, by what splits gained.
+        """
+        fit = self.batch.size // len(bounds)
+        if fit < 2 or not self.splits.count:
+            return 1
+        missing = need(bounds).double()
+        return max(1, min(fit.bit_length(), int((missing / self._split_gain(missing)).min())))
+
+    def to_tighten(self, scores: Tensor, bound: Tensor, most: int) -> int:
+        """How many of the costliest taps to tighten, given what the relaxation of each (T,) costs a bound (1,)."""
+        top = scores.topk(min(most, int(torch.isfinite(scores).sum()))).values
+        if self.rounds.gain <= 0:
+            return len(top)
+        gained = top.double().cumsum(0) * self.rounds.gain / self.rounds.count
+        return min(len(top), 1 + int((gained < SURPLUS * need(bound).double()).sum()))
 
     def clipped(self, before: Tensor, after: Tensor, seconds: float) -> None:
         """Count the clipping of domains with the bounds `before` (B,) and `after` (B,).
 
-        When the last ones did not save as much time as they took, the next is tried later, and later each time.
+        It pays while the last ones saved as much time as they took.
         """
         gain = self._split_gain(need(before).double())
         saved = self.seconds(before, gain) - self.seconds(after, gain)
         self.clips.add(len(before), seconds, float(saved.sum()))
-        pays = not self.splits.count or LASTING * self.clips.gain >= self.clips.seconds
-        self.pause = 0 if pays else min(2 * self.pause + 1, LONGEST_PAUSE)
-        self.waiting = self.pause
+        self.clipping.tried(not self.splits.count or LASTING * self.clips.gain >= self.clips.seconds)
 
 
 class Batch:
