@@ -149,3 +149,16 @@ def test_tap_rows_are_the_preactivations() -> None:
         low = dual.bound(domains, dual.tap_rows(taps))
         assert bool((z >= low[:, None] - 1e-9).all())
         assert bool((low <= collapsed.upper).all())
+
+
+@pytest.mark.parametrize("seed", [1, 3, 7])
+def test_the_margin_counts_where_it_sees_pixels_through_taps_only(seed: int) -> None:
+    """Then p of its own row is 0, and how far it reaches is known only after it was passed back."""
+    collapsed, *_ = nets.with_taps(seed, "relu", 0.5, False)
+    collapsed = replace(collapsed, p=torch.zeros_like(collapsed.p))
+    root = root_domains(collapsed, torch.float64)
+    bounded = Dual(collapsed, torch.float64).bounded(root)
+    near = bounded.c + 0.1 * bounded.p.abs().sum(0)
+    dual, base = Dual(replace(collapsed, c=collapsed.c - near), torch.float64), root.select(torch.tensor([0]))
+    found = tighten(dual, dual, base, dual.open(base)[:, 0].nonzero().flatten(), 8)
+    assert float((found.gamma > 0).double().mean()) > 0.8

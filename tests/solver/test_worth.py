@@ -12,7 +12,7 @@ def _measured(gain: float, split_seconds: float, step_seconds: float) -> Worth:
     worth = Worth(64)
     for _ in range(5):
         worth.splits.add(10, 10 * split_seconds, 10 * gain)
-        worth.steps.add(100, 100 * step_seconds)
+        worth.batch.stepped(4, 4 * step_seconds)
     return worth
 
 

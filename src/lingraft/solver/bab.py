@@ -278,10 +278,7 @@ class Search:
 
     def _improve(self, domains: Domains) -> tuple[Tensor, Domains]:
         """Steps on the multipliers of domains as long as they save more time than they take."""
-        started, taken = time.monotonic(), self.dual.steps
-        bounds, domains = improve(self.dual, domains, MOST_STEPS, ENOUGH, self.worth.step, self.worth.batch.stepped)
-        self.worth.steps.add(self.dual.steps - taken, time.monotonic() - started)
-        return bounds, domains
+        return improve(self.dual, domains, MOST_STEPS, ENOUGH, self.worth.step, self.worth.batch.stepped)
 
     def _clip(self, domains: Domains, base: Domains) -> None:
         """Tighten the bounds of the domains by what bounds their margins, in place."""

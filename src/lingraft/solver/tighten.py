@@ -82,7 +82,8 @@ def _search(dual: Dual, columns: Domains, rows: Row, steps: int, rate: float = 0
     fixed, free = torch.where(open_, 0.0, lines.lower_slope), open_.to(dual.dtype)
     alpha, beta = Adam(columns.alpha.clone(), 0.0, 1.0), Beta(columns, dual)
     gamma = Adam(torch.zeros_like(rows.c), 0.0, torch.inf)
-    unit = rows.p.abs().sum(0) / margin.p.abs().sum(0).clamp(min=1e-6)  # γ is measured in how far the rows reach
+    one = columns.select(torch.zeros(1, dtype=torch.long, device=rows.c.device))
+    reach, unit = dual.bounded(one).p.abs().sum(0).clamp(min=1e-30), torch.ones_like(rows.c)
     best = torch.full_like(rows.c, -torch.inf)
     kept = alpha.value.clone(), beta.value.clone(), gamma.value.clone()
     for step in range(steps + 1):
@@ -94,6 +95,8 @@ def _search(dual: Dual, columns: Domains, rows: Row, steps: int, rate: float = 0
             torch.where(better, new, old, out=old)
         if step == steps:
             break
+        if not step:  # γ is measured in how far the rows reach over the region, in units of how far the margin does
+            unit = row.p.abs().sum(0) / reach
         x, z, h, gradient = dual.forward(row, lines)
         gamma.ascend((margin.p * x).sum(0) + (margin.q * h).sum(0) + margin.c, rate * unit)
         beta.ascend(z, rate)

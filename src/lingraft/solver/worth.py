@@ -91,7 +91,7 @@ class Worth:
     """
 
     def __init__(self, widest: int) -> None:
-        self.splits, self.steps, self.clips = Tally(), Tally(), Tally()
+        self.splits, self.clips = Tally(), Tally()
         #: rounds of tightening: what the taps' relaxations cost the bound, and what it gained
         self.rounds = Tally()
         self.batch = Batch(widest)
@@ -111,12 +111,15 @@ class Worth:
         return self.splits.price * ((missing / gain).clamp(max=DEEPEST).exp2() - 1)
 
     def step(self, bounds: Tensor) -> Tensor:
-        """What a step must gain (B,) in domains with these bounds (B,) to save as much time as it takes."""
+        """What a step must gain (B,) in domains with these bounds (B,) to save as much time as it takes.
+
+        A step of few domains at once costs each of them more than one of many: the last ones are the first to end.
+        """
         missing = need(bounds)
         gain = self._split_gain(missing)
         price = 1 / STEPS_OF_A_SPLIT
-        if self.splits.price and self.steps.price:
-            price = self.steps.price / self.splits.price
+        if self.splits.price:
+            price = self.batch.price(len(bounds)) / self.splits.price
         return price * gain / (log(2) * (missing / gain).exp2())
 
     def levels(self, bounds: Tensor) -> int:
@@ -162,8 +165,12 @@ class Batch:
 
     def stepped(self, count: int, seconds: float) -> None:
         """Count a step of `count` domains."""
-        width = 1 << (count.bit_length() - 1)
-        self.prices[width] = min(self.prices.get(width, inf), seconds / count)
+        self.prices[_width(count)] = min(self.prices.get(_width(count), inf), seconds / count)
+
+    def price(self, count: int) -> float:
+        """Seconds of a step for each of `count` domains that make it at once; 0 before any was measured."""
+        width = min(self.prices, key=lambda known: abs(known.bit_length() - count.bit_length()), default=None)
+        return 0.0 if width is None else self.prices[width]
 
     def add(self, seconds: float) -> None:
         """Count a batch; each of its domains has two halves, which make steps."""
@@ -176,3 +183,8 @@ class Batch:
             self.size = max(1, self.size // 2)
         elif FASTER * self.prices.get(4 * self.size, 0.0) < now < fewer / FASTER and 2 * seconds < LONGEST:
             self.size = min(2 * self.size, self.most)
+
+
+def _width(count: int) -> int:
+    """The power of two at or below a count."""
+    return 1 << (count.bit_length() - 1)
