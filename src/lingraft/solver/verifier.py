@@ -38,6 +38,9 @@ from lingraft.solver.worth import Worth
 #: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
 QUICK_STEPS, LONG_STEPS, LONG_RESTARTS, ALPHA_STEPS = 10, 40, 3, 20
 
+#: Margins are multiplied by a number so large that their terms are about 1; those with smaller terms than this by less.
+LEAST_TERMS = 2.0**-60
+
 #: Seconds of the first turn of either search where inputs are few; each turn is twice as long as the one before.
 FIRST_TURN = 1.0
 
@@ -195,6 +198,8 @@ class _Attempt:
         proof: Proof | None,
         stop: Callable[[], bool] | None,
     ):
+        #: what margins were multiplied with, and the problem with such margins
+        self.unit, problem = _scaled(verifier.network, problem)
         self.verifier, self.problem, self.budget, self.proof, self.stop = verifier, problem, budget, proof, stop
         self.network = balanced(verifier.network, problem.region)
         self.sizes = verifier.sizes if self.network is verifier.network else Sizes(self.network)
@@ -235,7 +240,7 @@ class _Attempt:
         self._count(found)
         bounds = self._crown(found, every)
         left = left[_open(bounds)[left]]
-        result.crown = bounds.tolist()
+        result.crown = (bounds / self.unit).tolist()
         return self._optimize(found, left) if len(left) else self.finish("verified")
 
     def _crown(self, found: SiteBounds, margins: Tensor) -> Tensor:
@@ -278,7 +283,7 @@ class _Attempt:
         certain = exact.bound(domains.exactly())
         open_ = _open(certain)
         result.alpha = list(result.crown)
-        for number, bound in zip(left.tolist(), certain.tolist(), strict=True):
+        for number, bound in zip(left.tolist(), (certain / self.unit[left]).tolist(), strict=True):
             result.alpha[number] = max(bound, result.crown[number])
         proofs = self._prove(collapsed, left, domains, open_)
         order = [i for i in certain.argsort().tolist() if open_[i]]
@@ -414,7 +419,7 @@ class _Attempt:
         if self.proof is None:
             return {}
         self.proof.sites = [(taps.site, taps.index) for taps in collapsed.taps]
-        self.proof.margins = [MarginProof(number) for number in left.tolist()]
+        self.proof.margins = [MarginProof(number, float(self.unit[number])) for number in left.tolist()]
         for i, proof in enumerate(self.proof.margins):
             if not open_[i]:
                 proof.close(domains.select(torch.tensor([i], device=left.device)))
@@ -424,6 +429,18 @@ class _Attempt:
         """A few steps of descent from points (N, n) that minimize the relaxed problem."""
         inner = points.view(-1, *self.network.nodes[0].shape)
         return self.falsifier.descend(self.network.outside(inner), margin.expand(len(inner)), steps=3)
+
+
+def _scaled(network: Network, problem: Problem) -> tuple[Tensor, Problem]:
+    """The problem with margins whose terms are not small, and what they were multiplied with (L,): powers of two.
+
+    A margin counts as proven above `MARGIN`, which must be little beside the numbers that it is made of.
+    """
+    outputs = network.forward(problem.image[None].double())[0].abs()
+    spec, offset = problem.spec.double(), problem.offset.double()
+    terms = (spec.abs() @ outputs + offset.abs()).clamp(LEAST_TERMS, 1.0)
+    unit = torch.exp2(-terms.log2().floor())
+    return unit, replace(problem, spec=spec * unit[:, None], offset=offset * unit)
 
 
 def _open(bounds: Tensor) -> Tensor:
