@@ -51,8 +51,10 @@ def _verdict(search: BoxSearch, seconds: float = 30) -> str:
 def test_halves_are_the_box(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     ends = torch.randn(2, 5, 3, generator=generator, dtype=torch.float64)
-    boxes = Boxes(ends.amin(0), ends.amax(0) + 1e-3, torch.zeros(5), torch.randint(0, 3, (5,), generator=generator))
-    halves = boxes.halves()
+    cut = torch.randint(0, 3, (5,), generator=generator)
+    boxes = Boxes(ends.amin(0), ends.amax(0) + 1e-3, torch.zeros(5), cut, torch.arange(5))
+    halves = boxes.halves(5)
+    assert halves.node.tolist() == list(range(5, 15))
     share = torch.rand(200, 5, 3, generator=generator, dtype=torch.float64)
     points = boxes.lower + (boxes.upper - boxes.lower) * share
     inside = ((points >= boxes.lower) & (points <= boxes.upper)).all(2)

@@ -48,7 +48,7 @@ def test_every_counterexample_is_in_a_part(
     dual, exact = Dual(collapsed, torch.float32), Dual(collapsed, torch.float64)
     root = root_domains(collapsed, torch.float32)
     before = [tensor.clone() for tensor in vars(root).values()]
-    search = Search(collapsed, dual, exact, Budget(), lambda points: None, stop=after(checks))
+    search = Search(collapsed, dual, exact, Budget(), lambda points, last=False: None, stop=after(checks))
     try:
         search.run(root, dual.bound(root))
     except Stopped as stopped:

@@ -148,3 +148,25 @@ def test_pockets_outside_the_region_do_not_count(size: int) -> None:
         assert nets.verify(model, region, nets.margins(0, 2), image=image).verdict == "verified"
         offset = torch.tensor([-2 * left], dtype=torch.float64)
         assert nets.verify(model, region, nets.margins(0, 2), offset, image=image).verdict == "falsified"
+
+
+@pytest.mark.parametrize("kind", ["relu", "tanh"])
+@pytest.mark.parametrize("inputs", [2, 24])
+def test_verdicts_do_not_depend_on_the_scale_of_the_outputs(kind, inputs):
+    """Outputs around 1e-5, and a margin of a hundredth of their reach."""
+    model, shape = nets.vector(6, kind, inputs=inputs, hidden=(6,), gain=2)
+    region, spec = nets.box(shape, 5, 0.8 if inputs == 2 else 0.1), nets.margins(0)[:1]
+    points = nets.points(region, 5, 4000, model)
+    with torch.no_grad():
+        margins = (model(points) @ spec.T)[:, 0]
+    reach = margins.max() - margins.min()
+    assert reach > 0.1
+    for scale in (1.0, 2.0**-17):
+        with torch.no_grad():
+            for parameter in model[-1].parameters():
+                parameter *= scale
+        for above in (1e-2, -1e-2):
+            offset = (scale * (above * reach - margins.min()))[None]
+            result = nets.verify(model, region, spec, offset, image=points[margins.argmax()])
+            assert result.verdict == ("verified" if above > 0 else "falsified")
+            assert all(value <= scale * above * reach + 1e-12 for value in result.crown + result.alpha)

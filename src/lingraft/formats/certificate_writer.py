@@ -118,9 +118,9 @@ def _tree(proof: MarginProof, taps: int, pixels: np.ndarray) -> Tree:
     parts = {
         "nodes": kinds,
         "in_force": in_force,
-        **_multipliers("multipliers", order),
+        **_multipliers("multipliers", order, proof.unit),
         **_facets(proof.facets, taps, pixels),
-        **_rounds(proof.rounds),
+        **_rounds(proof.rounds, proof.unit),
         "clips.forms_in_force": [forms.in_force for forms in proof.forms],
         "clips.forms_alpha": [_array(forms.alpha) for forms in proof.forms],
         "clips.groups": [_array(forms.group) for forms in proof.forms],
@@ -128,7 +128,7 @@ def _tree(proof: MarginProof, taps: int, pixels: np.ndarray) -> Tree:
         "clips.nodes": [place for place, _ in clipped],
         "clips.in_force": [record.in_force for record, _ in used],
         "clips.forms": [record.forms for record, _ in used],  # type: ignore[attr-defined]
-        **_multipliers("clips.multipliers", used),
+        **_multipliers("clips.multipliers", used, proof.unit),
     }
     arrays = {
         name: np.array(parts[name], np.dtype(TYPES[kind])).reshape((-1, taps) if rank == 2 else -1)
@@ -171,11 +171,11 @@ def _by_node(records: Sequence[Record]) -> dict[int, tuple[Record, int]]:
     return {node: (record, i) for record in records for i, node in enumerate(record.nodes.tolist())}
 
 
-def _multipliers(prefix: str, records: list[tuple[Bounded, int]]) -> dict[str, list[Any]]:
-    """α of every domain, and its β that are not 0."""
+def _multipliers(prefix: str, records: list[tuple[Bounded, int]], unit: float) -> dict[str, list[Any]]:
+    """α of every domain, and its β that are not 0, of the margin itself."""
     alpha, sizes, taps, beta = [], [], list[int](), list[float]()
     for record, column in records:
-        values = _array(record.beta[:, column])
+        values = _array(record.beta[:, column]) / unit
         used = np.flatnonzero(values)
         alpha.append(_array(record.alpha[:, column]))
         sizes.append(len(used))
@@ -197,13 +197,13 @@ def _facets(shares: Shares | None, taps: int, pixels: np.ndarray) -> dict[str, A
     }
 
 
-def _rounds(rounds: list[Round]) -> dict[str, Any]:
-    """Lower bounds of a round's taps come first, then upper bounds."""
+def _rounds(rounds: list[Round], unit: float) -> dict[str, Any]:
+    """Lower bounds of a round's taps come first, then upper bounds; γ of the margin itself."""
     none = np.zeros(0, np.int64)
     return {
         "rounds.sizes": [2 * len(r.taps) for r in rounds],
         "rounds.taps": np.concatenate([none, *[_array(r.taps) for r in rounds for _ in range(2)]]),
         "rounds.sides": np.concatenate([none, *[np.repeat([1, -1], len(r.taps)) for r in rounds]]),
-        "rounds.gamma": np.concatenate([none, *[_array(r.gamma) for r in rounds]]),
+        "rounds.gamma": np.concatenate([none, *[_array(r.gamma) * unit for r in rounds]]),
         "rounds.alpha": [row for r in rounds for row in _array(r.alpha).T],
     }

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -39,8 +40,13 @@ WORTHWHILE = 0.03
 #: Facets, which make a step on the multipliers slower, are used if they raise the bound of the region by this share.
 WORTHWHILE_FACETS = 0.05
 
-#: (points (N, n) in the inner order, real pixels) → a witness or None.
-Attack = Callable[[Tensor], Tensor | None]
+
+class Attack(Protocol):
+    """Looks for a witness near points (N, n) in the inner order, real pixels."""
+
+    def __call__(self, points: Tensor, last: bool = False) -> Tensor | None:
+        """A witness or None. Whoever calls gives up without one if it is the `last` call."""
+        ...
 
 
 class Falsified(Exception):
@@ -368,7 +374,7 @@ class Search:
                 if self.proof is not None:
                     self.proof.close(leaf)
                 continue
-            witness = self.attack(point[None]) if point is not None else None
+            witness = self.attack(point[None], last=True) if point is not None else None
             if witness is not None:
                 raise Falsified(witness)
             self.budget.check_time()

@@ -110,11 +110,11 @@ class BoxSearch:
     ):
         self.network, self.sizes, self.spec, self.offset = network, sizes, spec, offset
         self.open, self.attack, self.maxima, self.proof = boxes, attack, maxima, proof
-        #: rows (L, K, size) over the node of the maxima, that pick what each margin is the maximum of
+        #: rows (L, K, size) over the node of the maxima, that pick what each margin is a multiple of the maximum of
         self.picked: Tensor | None = None
-        if maxima is not None and bool(((spec == 1).sum(1) == 1).all() and ((spec != 0).sum(1) == 1).all()):
+        if maxima is not None and bool(((spec > 0).sum(1) == 1).all() and ((spec != 0).sum(1) == 1).all()):
             every = torch.eye(network.nodes[maxima.node].size, dtype=spec.dtype, device=spec.device)
-            self.picked = every[maxima.values.to(spec.device)[spec.argmax(1)]]
+            self.picked = every[maxima.values.to(spec.device)[spec.argmax(1)]] * spec.amax(1)[:, None, None]
         self.visited = 0
         self.batch = 16
         #: boxes fit that many at once, at about twenty tensors over their values each

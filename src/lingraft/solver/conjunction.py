@@ -36,8 +36,8 @@ ROUNDING = 1e-12
 #: Taps that reach no further over 0 than this, in units of what one input does to them, are as good as split.
 SETTLED = 1e-4
 
-#: How much more a constraint counts that is one step nearer to a contradiction; what a contradiction counts; and what is
-#: added to the gain of each side, so that the product of both is not 0.
+#: How much more a constraint counts that is one step nearer to a contradiction; what a contradiction counts; and what
+#: is added to the gain of each side, so that the product of both is not 0.
 NEARER, DONE, LEAST = 5.0, 1e6, 1e-6
 
 #: Taps whose sides are tried at most before one of them is split.
@@ -216,5 +216,3 @@ def _limited(low: Tensor, high: Tensor, row: Tensor, left: Tensor) -> tuple[Tens
     most = torch.where(row > 0, low + reach, torch.inf)
     least = torch.where(row < 0, high - reach, -torch.inf)
     return torch.maximum(low, least), torch.minimum(high, most)
-
-

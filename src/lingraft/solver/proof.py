@@ -88,9 +88,10 @@ class Clip(Bounded):
 
 @dataclass
 class MarginProof:
-    """The proof of one of the problem's margins."""
+    """The proof of one of the problem's margins, or of `unit` times that, which β and γ are then about."""
 
     margin: int
+    unit: float = 1.0
     facets: Shares | None = None
     rounds: list[Round] = field(default_factory=list)
     forms: list[UsedForms] = field(default_factory=list)

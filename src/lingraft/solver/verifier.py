@@ -41,6 +41,9 @@ QUICK_STEPS, LONG_STEPS, LONG_RESTARTS, ALPHA_STEPS = 10, 40, 3, 20
 #: Share of the time of branch and bound that attacks take at most, after the first.
 ATTACKING = 0.1
 
+#: Margins are multiplied by a number so large that their terms are about 1; those with smaller terms than this by less.
+LEAST_TERMS = 2.0**-60
+
 #: Seconds of the first turn of either search where inputs are few; each turn is twice as long as the one before.
 FIRST_TURN = 1.0
 
@@ -198,6 +201,8 @@ class _Attempt:
         proof: Proof | None,
         stop: Callable[[], bool] | None,
     ):
+        #: what margins were multiplied with, and the problem with such margins
+        self.unit, problem = _scaled(verifier.network, problem)
         self.verifier, self.problem, self.budget, self.proof, self.stop = verifier, problem, budget, proof, stop
         self.network = balanced(verifier.network, problem.region)
         self.sizes = verifier.sizes if self.network is verifier.network else Sizes(self.network)
@@ -240,7 +245,7 @@ class _Attempt:
         self._count(found)
         bounds = self._crown(found, every)
         left = left[_open(bounds)[left]]
-        result.crown = bounds.tolist()
+        result.crown = (bounds / self.unit).tolist()
         return self._optimize(found, left) if len(left) else self.finish("verified")
 
     def _crown(self, found: SiteBounds, margins: Tensor) -> Tensor:
@@ -283,7 +288,7 @@ class _Attempt:
         certain = exact.bound(domains.exactly())
         open_ = _open(certain)
         result.alpha = list(result.crown)
-        for number, bound in zip(left.tolist(), certain.tolist(), strict=True):
+        for number, bound in zip(left.tolist(), (certain / self.unit[left]).tolist(), strict=True):
             result.alpha[number] = max(bound, result.crown[number])
         proofs = self._prove(collapsed, left, domains, open_)
         order = [i for i in certain.argsort().tolist() if open_[i]]
@@ -412,8 +417,9 @@ class _Attempt:
             finally:
                 self.result.domains += search.visited
                 if search.lowest is not None:
-                    waiting = (float(later.bound) for later in work.margins[done + 1 :])
-                    self.result.branched = min([search.lowest, *waiting])
+                    lowest = [search.lowest, *(float(later.bound) for later in work.margins[done + 1 :])]
+                    units = (float(self.unit[work.numbers[later.base.margin]]) for later in work.margins[done:])
+                    self.result.branched = min(bound / unit for bound, unit in zip(lowest, units, strict=True))
         self.result.branched = 0.0
         return self.finish("verified")
 
@@ -422,20 +428,20 @@ class _Attempt:
         if self.proof is None:
             return {}
         self.proof.sites = [(taps.site, taps.index) for taps in collapsed.taps]
-        self.proof.margins = [MarginProof(number) for number in left.tolist()]
+        self.proof.margins = [MarginProof(number, float(self.unit[number])) for number in left.tolist()]
         for i, proof in enumerate(self.proof.margins):
             if not open_[i]:
                 proof.close(domains.select(torch.tensor([i], device=left.device)))
         return dict(enumerate(self.proof.margins))
 
-    def _try(self, open_: Tensor, since: float, points: Tensor) -> Tensor | None:
-        """An attack, unless those since a time have taken their share.
+    def _try(self, open_: Tensor, since: float, points: Tensor, last: bool = False) -> Tensor | None:
+        """An attack, unless those since a time have taken their share and it is not the `last`.
 
         A few steps of descent on the first of the open margins (K,) from points (N, n) that minimize the relaxed
         problem, and a long one on all of them from random points if some of these are left.
         """
         started = time.monotonic()
-        if self.attacking > ATTACKING * (started - since):
+        if self.attacking > ATTACKING * (started - since) and not last:
             return None
         inner = points.view(-1, *self.network.nodes[0].shape)
         witness = self.falsifier.descend(self.network.outside(inner), open_[:1].expand(len(inner)), steps=3)
@@ -445,6 +451,18 @@ class _Attempt:
             self._enter("branch")
         self.attacking += time.monotonic() - started
         return witness
+
+
+def _scaled(network: Network, problem: Problem) -> tuple[Tensor, Problem]:
+    """The problem with margins whose terms are not small, and what they were multiplied with (L,): powers of two.
+
+    A margin counts as proven above `MARGIN`, which must be little beside the numbers that it is made of.
+    """
+    outputs = network.forward(problem.image[None].double())[0].abs()
+    spec, offset = problem.spec.double(), problem.offset.double()
+    terms = (spec.abs() @ outputs + offset.abs()).clamp(LEAST_TERMS, 1.0)
+    unit = torch.exp2(-terms.log2().floor())
+    return unit, replace(problem, spec=spec * unit[:, None], offset=offset * unit)
 
 
 def _open(bounds: Tensor) -> Tensor:
