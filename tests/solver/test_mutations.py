@@ -725,6 +725,11 @@ def _(patch: pytest.MonkeyPatch) -> None:
     _wrap(patch, collapse.Collapsed, "up_to", lambda f, *a: (lambda c: replace(c, p=-c.p))(f(*a)))
 
 
+@_mutation("clipping: norms")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, clip.Forms, "_norms", lambda f, *a: 0.5 * f(*a))
+
+
 @_mutation("attacks: sign of the margins")
 def _(patch: pytest.MonkeyPatch) -> None:
     _wrap(patch, Falsifier, "margins", lambda f, *a: -f(*a))
