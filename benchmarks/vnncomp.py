@@ -3,9 +3,10 @@
 Each family is a folder with `instances.csv`, networks and properties, and maybe `peers.csv` with recorded answers
 (network, property, tool, answer, seconds). One instance after the other in this process, one thread; seconds are
 CPU-seconds of it, reading included, undecided ones too. Answers are kept in OUT, so a run that was stopped goes on. A
-contradiction with a record makes the exit code 1.
+contradiction with a record makes the exit code 1. With --limits another table says how well limits were kept: seconds
+of the clock, and of this process, which are fewer where the core is shared.
 
-    python benchmarks/vnncomp.py DIR [--families acasxu_2023 …] [--timeout S] [--out OUT]
+    python benchmarks/vnncomp.py DIR [--families acasxu_2023 …] [--timeout S] [--out OUT] [--limits]
 """
 
 import argparse
@@ -33,8 +34,12 @@ from lingraft.work.vnncomp.score import read_record
 COLUMNS = ("family", "read", "unsat", "sat", "undecided", "seconds", "recorded (unsat + sat)", "contradictions")
 
 
-def measure(folder: Path, out: Path, timeout: float) -> dict[str, Any]:
-    """The figures of one family, each instance with at most `timeout` seconds."""
+#: (family, property, answer, limit, seconds of the clock, seconds of the process)
+Used = tuple[str, str, str, float, float, float]
+
+
+def measure(folder: Path, out: Path, timeout: float, used: list[Used]) -> dict[str, Any]:
+    """The figures of one family, each instance with at most `timeout` seconds; what it used is added to `used`."""
     entries = [replace(entry, timeout=min(entry.timeout, timeout)) for entry in read_instances(folder)]
     peers = folder / "peers.csv"
     # a record without answers is a line with names only
@@ -45,9 +50,10 @@ def measure(folder: Path, out: Path, timeout: float) -> dict[str, Any]:
 
     def answers(numbers: list[int]) -> Iterator[tuple[int, Answer]]:
         for number in numbers:
-            entry, begun = entries[number], time.process_time()
+            entry, begun, started = entries[number], time.process_time(), time.monotonic()
             answer = work.answer((entry.files, entry.vnnlib), entry.timeout)
-            answer.seconds = time.process_time() - begun
+            clock, answer.seconds = time.monotonic() - started, time.process_time() - begun
+            used.append((folder.name, entry.vnnlib.name, answer.word, entry.timeout, clock, answer.seconds))
             yield number, answer
 
     complete(log, answers, folder.name)
@@ -77,16 +83,22 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", help="default: all")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for an instance at most")
     parser.add_argument("--out", type=Path, default=Path("results/vnncomp"))
+    parser.add_argument("--limits", action="store_true", help="print what every instance used of its limit")
     options = parser.parse_args()
     torch.set_num_threads(1)
     names = options.families or sorted(path.parent.name for path in options.folder.glob("*/instances.csv"))
     print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}", flush=True)
     contradictions, errors = 0, []
+    used: list[Used] = []
     for name in names:
-        figures = measure(options.folder / name, options.out / name, options.timeout)
+        figures = measure(options.folder / name, options.out / name, options.timeout, used)
         contradictions += len(figures.get("contradictions", []))
         errors += [f"{name}: {item['property']}: {item['reason']}" for item in figures["errors"]]
         print(f"| {' | '.join(row(name, figures))} |", flush=True)
+    if options.limits:
+        print("\n| family | property | answer | limit | clock | process |\n| --- | --- | --- | --- | --- | --- |")
+        for family, vnnlib, word, *seconds in used:
+            print(f"| {family} | {vnnlib} | {word} | {' | '.join(f'{number:.1f}' for number in seconds)} |")
     for error in errors:
         print(f"not read: {error}", file=sys.stderr)
     sys.exit(1 if contradictions else 0)

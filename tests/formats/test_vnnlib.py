@@ -37,6 +37,18 @@ def rows(conjunction):
     return [[*row, constant] for row, constant in zip(conjunction.coefficients, conjunction.constants, strict=True)]
 
 
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+def test_lines_end_in_any_way(tmp_path, ending):
+    """A comment ends with its line; with a carriage return alone, it used to take the next line with it."""
+    path = tmp_path / "p.vnnlib"
+    path.write_bytes(
+        (BOUNDED + "; below\n(assert (<= Y_0 1)) ; one\n(assert (<= Y_1 2))\n").replace("\n", ending).encode()
+    )
+    (box,) = read_vnnlib(path, 2, 2).boxes
+    assert rows(box.unsafe[0]) == [[1, 0, -1], [0, 1, -2]]
+    assert box.lower.tolist() == [-0.15, 1]
+
+
 def test_box_and_outputs(read):
     (box,) = read(BOUNDED + "(assert (>= Y_0 Y_1))(assert (<= Y_0 3))").boxes
     assert box.lower.tolist() == [-0.15, 1]

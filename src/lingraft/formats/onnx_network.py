@@ -77,7 +77,7 @@ class OnnxNetwork(FlatNetwork):
         self.input_shape = module.input_shape
         self.inputs = math.prod(self.input_shape)
         y = self._session.run(np.zeros((self._batch, *self.input_shape), np.float32))
-        self.outputs = y[0].size
+        self.output_shape, self.outputs = y.shape[1:], y[0].size
         flat = module if y.ndim == 2 else nn.Sequential(module, nn.Flatten())
         self.module = flat.double().to(device).eval()
 

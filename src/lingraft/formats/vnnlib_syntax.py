@@ -84,9 +84,10 @@ def read_text(path: Path) -> str:
     if len(content) > MAX_BYTES:
         raise LingraftError(f"{path} has more than the {MAX_BYTES:,} bytes that lingraft reads.")
     try:
-        return content.decode()
+        text = content.decode()
     except UnicodeDecodeError as error:
         raise LingraftError(f"{path} is not text, so it is no VNN-LIB file.") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text  # comments end with any line
 
 
 def version(text: str) -> str | None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from lingraft.solver.bab import Falsified
-from lingraft.solver.box_bounds import BoxBounds
+from lingraft.solver.box_bounds import DEARER, BoxBounds
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.halfspaces import clipped, combined
 from lingraft.solver.margin import proven
@@ -152,7 +152,8 @@ class BoxSearch:
     def _bounded(self, boxes: Boxes, budget: Budget) -> Boxes:
         """What is left to prove of the boxes, clipped, with their bounds."""
         self.visited += len(boxes)
-        bounds = BoxBounds(self.network, boxes.lower, boxes.upper, self.sizes, budget)
+        dearer = DEARER if self.proof is None else torch.inf  # a checker has rows, and no forms that go forward
+        bounds = BoxBounds(self.network, boxes.lower, boxes.upper, self.sizes, budget, dearer)
         last = len(self.network.nodes) - 1
         margin = bounds.intervals(last, self.spec, self.offset)
         # the functions (B, L, K) whose maximum each margin is

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lingraft.solver.bab import Attack, Falsified
 from lingraft.solver.bounds import bound_sites, margin_crown
 from lingraft.solver.budget import Budget
 from lingraft.solver.collapse import Collapsed, collapse
 from lingraft.solver.intervals import share
 from lingraft.solver.margin import MARGIN
 from lingraft.solver.network import Network
+from lingraft.solver.nodes import Site
 from lingraft.solver.region import Region
 from lingraft.solver.rounding import Loss, allowance
 
@@ -36,7 +38,7 @@ ROUNDING = 1e-12
 #: Taps that reach no further over 0 than this, in units of what one input does to them, are as good as split.
 SETTLED = 1e-4
 
-#: How much more a constraint counts that is one step nearer to a contradiction; what a contradiction counts; and what
+#: How much more a constraint counts that is one step nearer to a contradiction, what a contradiction counts, and what
 #: is added to the gain of each side, so that the product of both is not 0.
 NEARER, DONE, LEAST = 5.0, 1e6, 1e-6
 
@@ -65,17 +67,16 @@ class _Domains:
 def collapsed_functions(network: Network, region: Region, node: int, budget: Budget) -> tuple[Collapsed, Tensor] | None:
     """The values of a vector `node` over a region, collapsed, and what rounding may have added to them.
 
-    None where taps are not those of a single site, or not ReLUs.
+    None where the network before it has other than one site of ReLUs.
     """
     part = Network(network.nodes[: node + 1], network.input_shape)
+    if [site.kind for site in part.nodes if isinstance(site, Site)] != ["relu"]:
+        return None
     found = bound_sites(part, region, budget)
     spec = torch.eye(part.nodes[node].size, dtype=torch.float64, device=found.center.device)
     zero, loss = spec.new_zeros(len(spec)), Loss(found.losses)
     margin_crown(part, found, spec, zero, loss, budget)
     functions = collapse(part, found, spec, zero, budget)
-    sites = [taps for taps in functions.taps if taps.last > taps.first]
-    if len(sites) != 1 or sites[0].kind != "relu":
-        return None
     return functions, loss.total + allowance(found.losses, found.sizes[-1], spec, zero)
 
 
@@ -83,10 +84,12 @@ class ConjunctionSearch:
     """Shows that nowhere in a region all of some functions (`which` (K,) of the collapsed ones) are 0 or less.
 
     `open` are the domains that are not done, also after the time was over. `loss` is what rounding may have added.
+    Where nothing can be split any more, `attack` looks at a point; a witness is raised as Falsified.
     """
 
-    def __init__(self, functions: Collapsed, loss: Tensor, which: Tensor):
-        (taps,) = (taps for taps in functions.taps if taps.last > taps.first)
+    def __init__(self, functions: Collapsed, loss: Tensor, which: Tensor, attack: Attack):
+        self.center, self.radius, self.attack = functions.center, functions.radius, attack
+        (taps,) = functions.taps
         P, center, radius = taps.P.dense(), functions.center, functions.radius
         self.A, self.r = P * radius, taps.r + P @ center
         p = functions.p[:, which].t()
@@ -117,6 +120,9 @@ class ConjunctionSearch:
                 continue
             children = self._children(domain, budget)
             if children is None:
+                witness = self.attack(self._point(domain))
+                if witness is not None:
+                    raise Falsified(witness)
                 return False
             self.open.pop()
             self.open += children
@@ -141,6 +147,12 @@ class ConjunctionSearch:
         sides = torch.tensor([best, best + len(taps)], device=taps.device)
         sides = sides[gain[:, best].argsort()]
         return [both.select(side[None]) for side in sides if not bool(both.empty[side])]
+
+    def _point(self, domain: _Domains) -> Tensor:
+        """A point (1, n) of a domain, at the ends of the region where it has them: its constraints often meet there."""
+        middle = (domain.low + domain.high) / 2
+        t = torch.where(domain.low <= -1, -1.0, torch.where(domain.high >= 1, 1.0, middle))
+        return self.center + self.radius * t
 
     def _nearness(self, domains: _Domains) -> Tensor:
         """How near the bounds of each tap (B, 2·T) are to contradicting the inputs: `NEARER` times with a step less."""
@@ -192,7 +204,7 @@ class ConjunctionSearch:
             low, high = _limited(low, high, row, left)
             rest = torch.where((q > 0) & ~steep, left / q.clamp(min=torch.finfo(q.dtype).tiny), torch.inf)
             upper = torch.minimum(upper, rest * (1 + ROUNDING) + ROUNDING * self.unit)
-            upper = torch.where(least[:, None] > 0, -torch.inf, upper)
+            upper = torch.where(least[:, None] > 0, lower - 1.0, upper)  # there is no point
         return low, high, upper
 
     def _by_taps(

@@ -21,6 +21,7 @@ from lingraft.solver.boxes import FEW_INPUTS, Boxes, BoxSearch, Maxima
 from lingraft.solver.branching import require_rule
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.collapse import Collapsed, collapse
+from lingraft.solver.conjunction import ConjunctionSearch, collapsed_functions
 from lingraft.solver.crown import chunks
 from lingraft.solver.dual import Domains, Dual, root_domains
 from lingraft.solver.falsify import Falsifier
@@ -296,13 +297,43 @@ class _Attempt:
             return self.finish("verified")
         open_margins = [OpenMargin(domains.select(left.new_tensor([i])), bounds[i : i + 1]) for i in order]
         work = Remainder(collapsed, left, open_margins)
-        if self._moving_inputs > FEW_INPUTS:
+        lowest = left[left.new_tensor(order)]
+        conjunctions = self._conjunctions(lowest)
+        if self._moving_inputs > FEW_INPUTS and not conjunctions:
             self.restarts = LONG_RESTARTS
             return self._branch(dual, exact, work, proofs)
-        lowest = left[left.new_tensor(order)]
         self._attack(lowest, LONG_STEPS, LONG_RESTARTS)
-        prove, search = partial(self._prove, collapsed, left, domains, open_), self._box_search(lowest)
-        return self._take_turns(lambda: self._branch(dual, exact, work, prove()), lambda: self._split(search, prove))
+        prove = partial(self._prove, collapsed, left, domains, open_)
+        turns: list[Callable[[], Result | None]] = [lambda: self._branch(dual, exact, work, prove())]
+        if self._moving_inputs <= FEW_INPUTS:
+            turns.append(partial(self._split, self._box_search(lowest), prove))
+        if conjunctions:
+            turns.append(partial(self._propagate, conjunctions))
+        return self._take_turns(*turns)
+
+    def _conjunctions(self, margins: Tensor) -> list[ConjunctionSearch]:
+        """Searches by propagation, one for each of the margins; none where they cannot be, or a proof is kept."""
+        problem, maxima = self.problem, self.problem.maxima
+        spec = problem.spec[margins]
+        picks = bool(((spec == 1).sum(1) == 1).all() and ((spec != 0).sum(1) == 1).all())
+        if maxima is None or self.proof is not None or not picks or bool(problem.offset[margins].any()):
+            return []
+        functions = collapsed_functions(self.network, problem.region, maxima.node, self.budget)
+        if functions is None:
+            return []
+        each = zip(margins, maxima.values[spec.argmax(1).cpu()], strict=True)
+        return [ConjunctionSearch(*functions, which, partial(self._look, margin[None])) for margin, which in each]
+
+    def _propagate(self, searches: list[ConjunctionSearch]) -> Result | None:
+        """All of the searches; None if one of them does not get on."""
+        self._enter("propagation")
+        before = sum(search.visited for search in searches)
+        try:
+            if not all(search.run(self.budget) for search in searches):
+                return None
+        finally:
+            self.result.domains += sum(search.visited for search in searches) - before
+        return self.finish("verified")
 
     @property
     def _moving_inputs(self) -> int:
@@ -336,24 +367,24 @@ class _Attempt:
 
     def _box_search(self, margins: Tensor) -> BoxSearch:
         """One over the whole region, for these margins."""
-        problem, shape = self.problem, self.network.nodes[0].shape
+        problem = self.problem
         lower, upper = (self.network.inside(t[None]).flatten() for t in (problem.region.lower, problem.region.upper))
-
-        def attack(points: Tensor) -> Tensor | None:
-            images = self.network.outside(points.view(-1, *shape))
-            return self.falsifier.descend(images, margins[:1].expand(len(images)), steps=0)
-
         return BoxSearch(
             self.verifier.network,  # in which products are bounded box by box
             self.verifier.sizes,
             problem.spec[margins].double(),
             problem.offset[margins].double(),
             Boxes.whole(lower, upper),
-            attack,
+            partial(self._look, margins[:1]),
             problem.maxima,
             self.budget.memory,
             None if self.proof is None else BoxProof(margins.tolist()),
         )
+
+    def _look(self, margin: Tensor, points: Tensor) -> Tensor | None:
+        """A witness among points (N, n) themselves, of a margin (1,)."""
+        images = self.network.outside(points.view(-1, *self.network.nodes[0].shape))
+        return self.falsifier.descend(images, margin.expand(len(images)), steps=0)
 
     def _split(self, search: BoxSearch, prove: Callable[[], object]) -> Result | None:
         """Branch and bound over the input; None if a turn is not even enough to cut every input once.

@@ -33,6 +33,15 @@ def bench(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_reading_ends_at_the_limit_in_this_process_too(bench: Path) -> None:
+    work = DecideInstances(Limits())
+    work.prepare(1e9)
+    question = {"": bench / "net.onnx"}, bench / "p0.vnnlib"
+    late = work.answer(question, 1e-4)
+    assert (late.word, late.stage) == ("timeout", "reading")
+    assert work.answer(question, 60.0).word == "unsat"
+
+
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_a_process_that_dies_costs_its_instance_a_retry(bench: Path, deaths: int) -> None:
     """Instance 1 finds its process killed, once or twice; the others have their answers."""

@@ -180,13 +180,23 @@ def test_unsat_only_where_no_point_is_found(ask, tmp_path, seed, gap, related):
     assert answer.word in ("sat", "unsat")
 
 
+def test_shapes_are_those_of_the_file_but_for_ones(ask):
+    layers = random_layers(0)
+    for shape in ("[2]", "[1,2]", "[2,1]"):
+        index = {"[2]": "{}", "[1,2]": "0,{}", "[2,1]": "{},0"}[shape]
+        text = F.replace("X real [2]", f"X real {shape}") + X + "(assert (<= Y[0] 1000))"
+        for number in (0, 1):
+            text = text.replace(f"X[{number}]", f"X[{index.format(number)}]")
+        assert ask(text, f=layers).word == "sat"
+
+
 def test_what_does_not_fit(ask, tmp_path):
     layers = random_layers(0)
     three = F.replace("X real [2]", "X real [3]") + X + "(assert (and (>= X[2] 0) (<= X[2] 1)))"
     with pytest.raises(LingraftError, match="about 3 inputs, but the network has 2"):
         ask(three, f=layers)
     with pytest.raises(
-        LingraftError, match=r"declares W of network g with 3 values, but that output of its file has 2"
+        LingraftError, match=r"declares W of network g with shape \[3\], but that output of its file has \[2\]"
     ):
         ask(F + G.replace("W real [2]", "W real [3]") + X + SAME + "(assert (<= W[0] Y[0]))", f=layers)
     with pytest.raises(LingraftError, match="several inputs"):

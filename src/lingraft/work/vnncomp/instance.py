@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,13 @@ class Instance:
         """With the property of a file, which must fit the network."""
         return cls(network, read_vnnlib(vnnlib, network.inputs, network.outputs))
 
+    @cached_property
+    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds (boxes, inputs) of all boxes."""
+        boxes, shape = self.property.boxes, (len(self.property.boxes), self.network.inputs)
+        lower, upper = np.array([box.lower for box in boxes]), np.array([box.upper for box in boxes])
+        return lower.reshape(shape), upper.reshape(shape)
+
     def replay(self, x: np.ndarray) -> Counterexample | None:
         """`x` (flat) as a counterexample, if it lies in a box exactly and is unsafe when onnxruntime runs it.
 
@@ -63,7 +71,9 @@ class Instance:
         ones are in the box. onnxruntime takes them rounded to float32.
         """
         x = np.asarray(x, np.float64)
-        boxes = [box for box in self.property.boxes if box.contains(x)]
+        lower, upper = self._ends
+        near = ((x >= lower) & (x <= upper)).all(1).nonzero()[0]
+        boxes = [box for box in (self.property.boxes[i] for i in near) if box.contains(x)]
         if not boxes:
             return None
         y = self.network.run(x)
@@ -91,7 +101,8 @@ class Instance:
         answer = Answer("unsat")
         open_ = list(self.property.boxes)
         if len(open_) > 1 and not limits.prove:
-            left = self._without_easy(open_, limits, budget.part(budget.left / 4))
+            share = 0.25 if len(open_) < budget.left else 0.9  # most of it if there is not a second for each
+            left = self._without_easy(open_, limits, budget.part(share * budget.left))
             advance(len(open_) - len(left))
             open_, answer.stage = left, "boxes"
         while open_ and answer.word != "sat":

@@ -7,6 +7,7 @@ from pathlib import Path
 from lingraft.errors import LingraftError
 from lingraft.formats.answer import Answer
 from lingraft.formats.network_files import NetworkFiles
+from lingraft.interruption import Interrupted, interrupted_after
 from lingraft.pool.work import Work
 from lingraft.solver.request import Limits
 from lingraft.work.vnncomp.networks import Networks
@@ -29,7 +30,11 @@ class DecideInstances(Work[tuple[NetworkFiles, Path], Answer]):
         started = time.monotonic()
         limits = replace(self.limits, timeout=seconds, memory=self.memory)
         try:
-            return self.networks.instance(*question).answer(limits, started)
+            with interrupted_after(seconds):
+                instance = self.networks.instance(*question)
+            return instance.answer(limits, started)
+        except Interrupted:
+            return Answer("timeout", time.monotonic() - started, reason="time", stage="reading")
         except LingraftError as error:
             return Answer("error", time.monotonic() - started, reason=str(error))
 

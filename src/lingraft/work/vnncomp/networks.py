@@ -35,6 +35,8 @@ class Networks:
             networks = [self._network(key) for key in wanted]
             if query.is_plain:
                 require_sizes(query, networks[0].inputs, networks[0].outputs)
+            if query.version != "1.0":
+                _require_shapes(query, networks)
             found = property_of(query)
         except LingraftError as error:
             known = any(str(path) in str(error) for path in (vnnlib, *files.values()))
@@ -68,19 +70,26 @@ def _joined(query: Query, found: Property, networks: list[OnnxNetwork]) -> Joine
         (tensor,) = declared.inputs
         places = query.copies[first : first + tensor.size]
         first += tensor.size
-        for computed in declared.computed:
-            network = next(left)
-            _require_size(declared, "input", tensor, network.inputs)
-            _require_size(declared, "output", computed, network.outputs)
-            parts.append(Part(network, places))
+        parts += [Part(next(left), places) for _ in declared.computed]
     return JoinedNetwork(parts, query.inputs, found.with_inputs)
 
 
-def _require_size(network: DeclaredNetwork, what: str, tensor: Tensor, size: int) -> None:
-    if tensor.size != size:
+def _require_shapes(query: Query, networks: list[OnnxNetwork]) -> None:
+    """Refuse tensors that are declared with other shapes than the files have; `networks` as for `_joined`."""
+    left = iter(networks)
+    for declared in query.networks:
+        for computed in declared.computed:
+            network = next(left)
+            _require_shape(declared, "input", declared.inputs[0], network.input_shape)
+            _require_shape(declared, "output", computed, network.output_shape)
+
+
+def _require_shape(network: DeclaredNetwork, what: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+    """Dimensions of 1, such as that of the batch, make no difference: they change the place of no value."""
+    if [size for size in tensor.shape if size != 1] != [size for size in shape if size != 1]:
         raise LingraftError(
-            f"the property declares {tensor.name} of network {network.name} with {tensor.size} values, but that {what}"
-            f" of its file has {size}."
+            f"the property declares {tensor.name} of network {network.name} with shape {list(tensor.shape)}, but that"
+            f" {what} of its file has {list(shape)}. Declare the shape of the file."
         )
 
 

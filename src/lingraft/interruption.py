@@ -1,0 +1,34 @@
+"""A time limit for work that does not look at the clock, such as reading a file."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupted(BaseException):
+    """The time is over. No Exception: what catches these on the way must not take it for an error of its own."""
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Raise Interrupted in what is done within, after so many seconds of the clock.
+
+    Only in the main thread of a process, of a system that has timers, and only if nobody else uses the timer.
+    """
+    usable = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if not usable or signal.getitimer(signal.ITIMER_REAL)[0] or not 0 < seconds < threading.TIMEOUT_MAX:
+        yield
+        return
+
+    def over(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

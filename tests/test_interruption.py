@@ -1,0 +1,49 @@
+"""What does not look at the clock is interrupted in time, and the timer is left as it was."""
+
+import signal
+import threading
+import time
+
+import pytest
+
+from lingraft.interruption import Interrupted, interrupted_after
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a system without timers")
+
+
+def _endless() -> None:
+    while True:
+        try:
+            sum(range(1000))
+        except Exception:
+            continue
+
+
+def test_work_without_end_is_interrupted() -> None:
+    before, started = signal.getsignal(signal.SIGALRM), time.monotonic()
+    with pytest.raises(Interrupted), interrupted_after(0.05):
+        _endless()
+    assert time.monotonic() - started < 10
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_what_is_quick_is_not() -> None:
+    with interrupted_after(100.0):
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_other_threads_and_nested_limits_are_left_alone() -> None:
+    done = []
+
+    def work() -> None:
+        with interrupted_after(1e-3):
+            done.append(sum(range(100_000)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done
+    with pytest.raises(Interrupted), interrupted_after(0.05), interrupted_after(100.0):
+        _endless()
