@@ -118,6 +118,12 @@ class TapRows:
             for here, column, block in self._blocks(some):
                 a.index_add_(0, column if local is None else local[column], block.t() @ slope[here])
 
+    def carried(self, moved: Tensor) -> Tensor:
+        """How far (T, n) the taps are moved, where columns are by so much (columns before, n)."""
+        shape = len(self.index), self.first
+        sizes = csr_array((self.value.abs().numpy(), self.column.numpy(), self.start.numpy()), shape=shape)
+        return torch.from_numpy(sizes @ moved.numpy())
+
     def _blocks(self, some: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Where taps of one place are among `some`, their columns (n,), and their weights (taps, n)."""
         last = self.blocks.cumsum(0)
