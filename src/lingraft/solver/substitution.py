@@ -216,14 +216,16 @@ def substituted(
 
 def _groups(places: Tensor, index: Tensor, size: int) -> Iterator[list[Tensor]]:
     """Neighbouring values, place by place, about `size` in all."""
-    counts = places.unique_consecutive(return_counts=True)[1]
+    counts = places.unique_consecutive(return_counts=True)[1].tolist()
     few: list[Tensor] = []
-    for here in index.split(counts.tolist()):
-        for some in here.split(max(1, size)):
-            if few and sum(map(len, few)) + len(some) > size:
+    together = 0
+    for here, count in zip(index.split(counts), counts, strict=True):
+        for some in here.split(max(1, size)) if count > size else (here,):
+            if few and together + len(some) > size:
                 yield few
-                few = []
+                few, together = [], 0
             few.append(some)
+            together += len(some)
     if few:
         yield few
 

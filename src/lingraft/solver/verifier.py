@@ -274,6 +274,8 @@ class _Attempt:
     def _count(self, found: SiteBounds) -> None:
         for i, parts in self.network.bends.items():
             each = [unstable(site, *found.bounds[j]) for j in parts if isinstance(site := self.network.nodes[j], Site)]
+            if found.visible is not None:  # others have the bounds of intervals only
+                each = [some & found.visible[j] for some, j in zip(each, parts, strict=True)]
             self.result.unstable[self.network.nodes[i].name] = int(torch.stack(each).any(0).sum())
 
     def _attack(self, margins: Tensor, steps: int, restarts: int) -> None:
