@@ -1,5 +1,7 @@
 """Bounds over many boxes at once: sound for every operation and activation, exact on points, those of single boxes."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from lingraft.model.activations import KNOWN, Lines
+from lingraft.solver import box_bounds
 from lingraft.solver.bounds import margin_crown
 from lingraft.solver.box_bounds import BoxBounds
 from lingraft.solver.network import Network
@@ -77,6 +80,43 @@ def test_samples_of_every_activation_lie_inside(name: str) -> None:
     _assert_sound(nn.Sequential(*layers).double().eval(), nets.box((3,), 1, 1.5), 2)
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Every box is unfolded by itself, as where it has many rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(box_bounds, "FREE", 0.0)
+        yield
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=SEEDS, kind=st.sampled_from(["relu", "leaky", "tanh"]), eps=st.floats(0, 0.5), graft=st.booleans())
+def test_samples_lie_inside_where_boxes_are_unfolded(seed: int, kind: str, eps: float, graft: bool) -> None:
+    model, shape = nets.conv(seed, None, kind, small=True)
+    model = nets.grafted(model, shape, seed) if graft else model
+    with _alone():
+        _assert_sound(model, nets.box(shape, seed, eps), seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_unfolded_boxes_have_the_same_open_neurons_and_margins(seed: int) -> None:
+    model, shape = nets.vector(seed, hidden=(12, 10))
+    network = Network.from_module(model, shape)
+    lower, upper = _parts(nets.box(shape, seed, 0.8), seed)
+    rows = _bounded(network, lower, upper)
+    with _alone():
+        unfolded = _bounded(network, lower, upper)
+    assert len(unfolded.alone) == len(lower)
+    assert not rows.alone
+    for i in network.sites:
+        open_ = unfolded.found.unstable(network, i)
+        assert bool((open_ == rows.found.unstable(network, i)).all())
+        for ours, theirs in zip(unfolded.found.bounds[i], rows.found.bounds[i], strict=True):
+            torch.testing.assert_close(ours[open_], theirs[open_], rtol=0, atol=ROUNDING)
+    last, spec, offset = len(network.nodes) - 1, nets.margins(0), torch.zeros(2, dtype=torch.float64)
+    for ours, theirs in zip(*(b.functions(last, spec, offset) for b in (unfolded, rows)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=ROUNDING)
+
+
 @settings(max_examples=10, deadline=None)
 @given(seed=SEEDS, kind=st.sampled_from(["relu", "tanh"]), graft=st.booleans())
 def test_a_batch_is_its_boxes_one_by_one(seed: int, kind: str, graft: bool) -> None:
@@ -117,7 +157,8 @@ def test_on_points_bounds_are_values(seed: int, kind: str) -> None:
         torch.testing.assert_close(torch.maximum(below, intervals), model(points) @ spec.T, rtol=0, atol=1e-6)
 
 
-def test_harm_is_due_to_the_input_that_moves_the_open_neuron() -> None:
+@pytest.mark.parametrize("way", [nullcontext, _alone])
+def test_harm_is_due_to_the_input_that_moves_the_open_neuron(way: Callable[[], AbstractContextManager[None]]) -> None:
     first, last = nn.Linear(2, 2), nn.Linear(2, 1)
     with torch.no_grad():
         first.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
@@ -125,6 +166,7 @@ def test_harm_is_due_to_the_input_that_moves_the_open_neuron() -> None:
         last.weight.copy_(torch.tensor([[-1.0, 3.0]]))
     network = Network.from_module(nn.Sequential(first, nn.ReLU(), last).double().eval(), (2,))
     corner = torch.ones(1, 2, dtype=torch.float64)
-    bounds = BoxBounds(network, -corner, corner, Sizes(network))
+    with way():
+        bounds = BoxBounds(network, -corner, corner, Sizes(network))
     harm = bounds.harm(len(network.nodes) - 1, torch.ones(1, 1, dtype=torch.float64), torch.tensor([0]))
     torch.testing.assert_close(harm, torch.tensor([[0.5, 0.0]], dtype=torch.float64))  # the gap is −l·u / (u − l)

@@ -79,8 +79,10 @@ def products(node: Node, inputs: list[Affine]) -> float:
     return float(sum(x.weights.numel() for x in inputs))
 
 
-def through(node: Node, inputs: list[Affine], shapes: list[Shape]) -> Affine:
+def through(node: Node, inputs: list[Affine], shapes: list[Shape], visible: Tensor | None = None) -> Affine:
     """The values of a linear node from those of its inputs, which have these shapes.
+
+    If only some are `visible` (the node's shape), a convolution computes no weights where nothing is.
 
     Of W·y + b, where y is known within e, W·e is passed on, and γ·(|W|·mass + |b|) is lost in sums: of constants, and
     of weights times whatever d or h may be.
@@ -100,7 +102,7 @@ def through(node: Node, inputs: list[Affine], shapes: list[Shape]) -> Affine:
     inputs = [x if x.index is None else settled(x, shape) for x, shape in zip(inputs, shapes, strict=True)]
     match node:
         case Convolution():
-            return _convolved(node, inputs[0], rest)
+            return _convolved(node, inputs[0], rest, visible)
         case Scale():
             x = inputs[0]
             weights = _scaled(x, node.weight, torch.empty_like(x.weights))
@@ -211,7 +213,7 @@ def _keys(place: Tensor, column: Tensor, columns: int) -> Tensor:
     return torch.where(place < 0, -1, place * columns + column[:, None])
 
 
-def _convolved(node: Convolution, x: Affine, rest: Rest) -> Affine:
+def _convolved(node: Convolution, x: Affine, rest: Rest, visible: Tensor | None) -> Affine:
     """Entries whose positions leave the same remainders of the strides meet the same positions of the kernel."""
     (sy, sx), channels = node.stride, node.shape[2]
     y, across = x.place // node.source[1] + node.padding[0], x.place % node.source[1] + node.padding[1]
@@ -230,7 +232,12 @@ def _convolved(node: Convolution, x: Affine, rest: Rest) -> Affine:
         row = (y[entry, None] - steps[:, 0]).div(sy, rounding_mode="floor")
         column = (across[entry, None] - steps[:, 1]).div(sx, rounding_mode="floor")
         inside = (row >= 0) & (row < node.shape[0]) & (column >= 0) & (column < node.shape[1])
-        parts.append((x, entry, torch.where(inside, row * node.shape[1] + column, -1)))
+        place = torch.where(inside, row * node.shape[1] + column, -1)
+        if visible is not None:
+            place = torch.where(inside & visible.any(2).view(-1)[place], place, -1)
+            used = (place >= 0).any(1)
+            entry, place = entry[used], place[used]
+        parts.append((x, entry, place))
         kernels.append(torch.cat([weight[:, i, j].t() for i, j in met], dim=1))
     out, keys = _empty(parts, node.shape, rest)
     weights = out.weights.as_strided((len(out.place) + 1, channels), (channels, 1))  # the last is for what goes nowhere

@@ -38,12 +38,15 @@ class SiteBounds:
     losses: list[float]
     #: with CROWN, the rows of taps that came of it
     unfolding: Unfolding | None = None
+    #: which values of each node matter, if not all: others are bounded by intervals, and are no taps
+    visible: list[Tensor] | None = None
 
     def unstable(self, network: Network, i: int) -> Tensor:
-        """Neurons of site `i` that are neither grafted nor linear on their interval; smooth ones never are."""
+        """Neurons of site `i` that matter and are neither grafted nor linear on their interval; no smooth one is."""
         site = network.nodes[i]
         assert isinstance(site, Site)
-        return _unstable(site, *self.bounds[i])
+        found = _unstable(site, *self.bounds[i])
+        return found if self.visible is None else found & self.visible[i]
 
 
 def _unstable(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
@@ -56,19 +59,25 @@ def _unstable(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
 
 
 def bound_sites(
-    network: Network, region: Region, budget: Budget, method: str = "crown", sizes: Sizes | None = None
+    network: Network,
+    region: Region,
+    budget: Budget,
+    method: str = "crown",
+    sizes: Sizes | None = None,
+    visible: list[Tensor] | None = None,
 ) -> SiteBounds:
     """One pass from the image to the logits; with CROWN, neurons that intervals leave open are bounded backwards.
 
-    `sizes` are those of the network, to save computing them again.
+    `sizes` are those of the network, to save computing them again. `visible` says which values of each node matter
+    (`visible.py`): of the others nothing is to be relied on but their bounds.
     """
     sizes = sizes or Sizes(network)
     low, high = (network.inside(t[None].double())[0] for t in (region.lower, region.upper))
     center = (high + low) / 2
     radius = torch.maximum(high - center, center - low)  # covers the box whatever was rounded
-    found = SiteBounds({}, {}, center, radius, (low, high), sizes.share, [], [])
+    found = SiteBounds({}, {}, center, radius, (low, high), sizes.share, [], [], visible=visible)
     if method == "crown":
-        found.unfolding = Unfolding(network, center, radius, sizes.share, budget)
+        found.unfolding = Unfolding(network, center, radius, sizes.share, budget, visible)
     values: list[tuple[Tensor, Tensor]] = []
     for i, node in enumerate(network.nodes):
         budget.check_time()
@@ -77,13 +86,13 @@ def bound_sites(
             values.append((low[None], high[None]))
         elif isinstance(node, Site):
             lower, upper = (t[0].clone(memory_format=torch.contiguous_format) for t in inputs[0])
-            if method == "crown":
-                _sharpen(network, node, lower, upper, found, budget)
             found.bounds[i] = lower, upper
+            if method == "crown":
+                _sharpen(network, i, found, budget)
             found.lines[i] = lines_of(node, lower, upper)
             values.append(through_site(node, lower[None], upper[None]))
             if found.unfolding is not None:
-                found.unfolding.bounded(i, found.lines[i], _unstable(node, lower, upper), lower, upper)
+                found.unfolding.bounded(i, found.lines[i], found.unstable(network, i), lower, upper)
         else:
             values.append(through_linear(node, inputs))
         found.sizes.append(sizes.of(i, found.sizes, found))
@@ -92,14 +101,16 @@ def bound_sites(
     return found
 
 
-def _sharpen(network: Network, site: Site, lower: Tensor, upper: Tensor, found: SiteBounds, budget: Budget) -> None:
-    """Bound the neurons that intervals leave open by CROWN, in place.
+def _sharpen(network: Network, i: int, found: SiteBounds, budget: Budget) -> None:
+    """Bound the neurons of site `i` that intervals leave open by CROWN, in place.
 
     Spans are only used where they decide a neuron clearly, and then CROWN does, too: the checker of certificates must
     find bounds as good as these, and it knows intervals and CROWN.
     """
+    site, (lower, upper) = network.nodes[i], found.bounds[i]
+    assert isinstance(site, Site)
     unfolding, before = found.unfolding, site.inputs[0]
-    open_ = _open(site, lower, upper)
+    open_ = found.unstable(network, i).flatten().nonzero().flatten()
     if not len(open_):
         return
     assert unfolding is not None
@@ -119,11 +130,6 @@ def _sharpen(network: Network, site: Site, lower: Tensor, upper: Tensor, found: 
             network, before, open_, found.lines, found.center, found.radius, budget, found.losses
         )
         _keep(lower.view(-1), upper.view(-1), open_, *better)
-
-
-def _open(site: Site, lower: Tensor, upper: Tensor) -> Tensor:
-    """Flat indices of the unstable neurons."""
-    return _unstable(site, lower, upper).flatten().nonzero().flatten()
 
 
 def _keep(lower: Tensor, upper: Tensor, which: Tensor, low: Tensor, high: Tensor) -> None:

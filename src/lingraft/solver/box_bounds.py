@@ -2,8 +2,9 @@
 
 What `bounds.py` does for one region is done for a batch of them: intervals, then, for each neuron of each box that
 these leave open, a row of its own on the way back. Rows of all boxes pass through the linear nodes together. Where that
-is far more work than going forward once (`forward.py`), forms that go forward bound the neurons instead. Products have
-planes of their own in every box, and what they are written with is not looked at.
+is far more work than going forward once (`forward.py`), forms that go forward bound the neurons instead; where the
+rows of one box are so many that they take much longer than calls do, the network is unfolded for each box by itself.
+Products have planes of their own in every box, and what they are written with is not looked at.
 """
 
 from collections.abc import Iterator
@@ -12,16 +13,18 @@ import torch
 from torch import Tensor
 
 from lingraft.model.activations import Lines
-from lingraft.solver.bounds import SiteBounds, lines_of
+from lingraft.solver.bounds import SiteBounds, bound_sites, lines_of
 from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.crown import AtProduct, AtSite, Watch, neuron_rows, pass_back, row_products, row_width
 from lingraft.solver.forward import Forward
 from lingraft.solver.intervals import share, through_linear, through_site
-from lingraft.solver.network import Network
+from lingraft.solver.network import Network, device_of
 from lingraft.solver.nodes import Input, Product, Site
 from lingraft.solver.products import Planes, planes
+from lingraft.solver.region import Region
 from lingraft.solver.rounding import Sizes, allowance
 from lingraft.solver.rows import Rows
+from lingraft.solver.unfolding import FREE, Moved
 
 #: Coefficients handled at once: half a megabyte in float64, so that a core's cache holds the few tensors in use.
 CHUNK = 60_000
@@ -36,7 +39,8 @@ DEARER = 4.0
 class BoxBounds:
     """Bounds of every site over B boxes from `lower` to `upper` (B, n), flat in the inner order, float64.
 
-    `found` is as for one region, but every tensor has the boxes in front. With `dearer` 0, no neuron has a row.
+    `found` is as for one region, but every tensor has the boxes in front. With `dearer` 0, no neuron has a row,
+    and no box is unfolded.
     """
 
     def __init__(
@@ -56,6 +60,14 @@ class BoxBounds:
         self.found = found = SiteBounds({}, {}, center, radius, (low, high), sizes.share, [], [])
         #: of each site and product, value by value: box (P,), number (P,), how far each input moves it (P, n)
         self.moved: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = {}
+        #: of each box by itself, if that is done: bounds of every site, and how far inputs move taps
+        self.alone: list[tuple[SiteBounds, dict[int, Moved]]] = []
+        if dearer and _many_rows(network, low[:1], high[:1], sizes, budget):
+            for ends in zip(network.outside(low), network.outside(high), strict=True):
+                known = bound_sites(network, Region(*ends), budget, sizes=sizes)
+                assert known.unfolding is not None
+                self.alone.append((known, known.unfolding.moved()))
+                known.unfolding = None  # it is large
         self.forward = Forward(network, center, radius)
         self.planes: dict[int, Planes] = {}
         squares = {j for node in network.nodes if isinstance(node, Product) for j in node.inputs[:2]}
@@ -68,7 +80,10 @@ class BoxBounds:
             elif isinstance(node, Site):
                 below, above = (t.clone(memory_format=torch.contiguous_format) for t in inputs[0])
                 found.bounds[i] = below, above
-                if i not in squares:
+                if self.alone:
+                    self.moved[i] = self._known(i, below.flatten(1), above.flatten(1))
+                    found.lines[i] = lines_of(node, below, above)
+                elif i not in squares:
                     open_ = found.unstable(network, i).expand_as(below) & _wide(below, above)
                     self.moved[i] = self._sharpen(node.inputs[0], open_, below, above)
                     found.lines[i] = lines_of(node, below, above)
@@ -95,6 +110,16 @@ class BoxBounds:
     def radius(self) -> Tensor:
         """Half widths (B, n) of the boxes."""
         return self.found.radius.flatten(1)
+
+    def _known(self, i: int, lower: Tensor, upper: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Take over what is known of site `i` of each box by itself, in place, flat (B, size); what moves its taps."""
+        moved = []
+        for b, (known, by) in enumerate(self.alone):
+            lower[b] = torch.maximum(lower[b], known.bounds[i][0].flatten())
+            upper[b] = torch.maximum(torch.minimum(upper[b], known.bounds[i][1].flatten()), lower[b])
+            if i in by:
+                moved.append((torch.full_like(by[i][0], b), *by[i]))
+        return moved
 
     def _sharpen(self, start: int, open_: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Bound the `open_` values of a node better than by intervals, in place, all (B, *shape); what moves them."""
@@ -208,6 +233,21 @@ class BoxBounds:
 def _wide(lower: Tensor, upper: Tensor) -> Tensor:
     """Which bounds are worth sharpening."""
     return upper - lower > NEAR * torch.maximum(lower.abs(), upper.abs())
+
+
+def _many_rows(network: Network, lower: Tensor, upper: Tensor, sizes: Sizes, budget: Budget) -> bool:
+    """Whether the rows that intervals leave open on a box (1, *shape) take longer than unfolding may in any case."""
+
+    def cost(site: int, rows: float) -> float:
+        return 2 * rows * row_products(network, network.nodes[site].inputs[0], budget)
+
+    if device_of(network).type != "cpu" or any(isinstance(node, Product) for node in network.nodes):
+        return False
+    if sum(cost(i, network.nodes[i].size) for i in network.sites) <= FREE:
+        return False
+    region = Region(network.outside(lower)[0], network.outside(upper)[0])
+    found = bound_sites(network, region, budget, "intervals", sizes)
+    return sum(cost(i, float(found.unstable(network, i).sum())) for i in network.sites) > FREE
 
 
 def _relaxed(lines: dict[int, Lines], box: Tensor) -> AtSite:

@@ -118,6 +118,12 @@ class TapRows:
             for here, column, block in self._blocks(some):
                 a.index_add_(0, column if local is None else local[column], block.t() @ slope[here])
 
+    def carried(self, moved: Tensor) -> Tensor:
+        """How far (T, n) the taps are moved, where columns are by so much (columns before, n)."""
+        shape = len(self.index), self.first
+        sizes = csr_array((self.value.abs().numpy(), self.column.numpy(), self.start.numpy()), shape=shape)
+        return torch.from_numpy(sizes @ moved.numpy())
+
     def _blocks(self, some: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Where taps of one place are among `some`, their columns (n,), and their weights (taps, n)."""
         last = self.blocks.cumsum(0)
@@ -210,14 +216,16 @@ def substituted(
 
 def _groups(places: Tensor, index: Tensor, size: int) -> Iterator[list[Tensor]]:
     """Neighbouring values, place by place, about `size` in all."""
-    counts = places.unique_consecutive(return_counts=True)[1]
+    counts = places.unique_consecutive(return_counts=True)[1].tolist()
     few: list[Tensor] = []
-    for here in index.split(counts.tolist()):
-        for some in here.split(max(1, size)):
-            if few and sum(map(len, few)) + len(some) > size:
+    together = 0
+    for here, count in zip(index.split(counts), counts, strict=True):
+        for some in here.split(max(1, size)) if count > size else (here,):
+            if few and together + len(some) > size:
                 yield few
-                few = []
+                few, together = [], 0
             few.append(some)
+            together += len(some)
     if few:
         yield few
 

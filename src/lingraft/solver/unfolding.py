@@ -19,13 +19,27 @@ from lingraft.solver.substitution import TapRows, substituted, substitutions, ta
 FREE, PER_PRODUCT = 1e9, 3.0
 
 
+#: Taps of a site (T,), and how far each input moves them (T, n).
+Moved = tuple[Tensor, Tensor]
+
+
 class Unfolding:
     """Over the box center ± radius (inner shape), with the bounds that are found for the sites on the way.
 
-    `share` is what a sum may lose to rounding, of the sum of the sizes of what is added up.
+    `share` is what a sum may lose to rounding, of the sum of the sizes of what is added up. Only values that are
+    `visible` are computed, if that is given for every node; others may be left without their weights.
     """
 
-    def __init__(self, network: Network, center: Tensor, radius: Tensor, share: float, budget: Budget):
+    def __init__(
+        self,
+        network: Network,
+        center: Tensor,
+        radius: Tensor,
+        share: float,
+        budget: Budget,
+        visible: list[Tensor] | None = None,
+    ):
+        self.visible = visible
         self.network, self.center, self.share, self.budget = network, center, share, budget
         self.radius = radius.flatten()
         self.possible = device_of(network).type == "cpu"
@@ -98,6 +112,20 @@ class Unfolding:
             self._reach(i)
         return self.taps.get(i)
 
+    def moved(self) -> dict[int, Moved]:
+        """About how far each input moves the taps of every site, also through the taps before them; {} if unknown."""
+        if self.network.sites and self.rows(self.network.sites[-1]) is None:
+            return {}
+        wide, found = self.radius.nonzero().flatten(), {}
+        columns = self.radius.new_zeros(len(self.radius), len(wide))
+        columns[wide, torch.arange(len(wide))] = self.radius[wide]
+        for i, rows in self.taps.items():
+            taps = rows.carried(columns[: rows.first])
+            found[i] = rows.index, self.radius.new_zeros(len(taps), len(self.radius)).index_copy_(1, wide, taps)
+            steepest = torch.maximum(rows.lines.lower_slope.abs(), rows.lines.upper_slope.abs())
+            columns = torch.cat([columns, taps * steepest[:, None]])
+        return found
+
     def _loss(self, x: Affine) -> Tensor:
         return x.error + self.share * x.mass
 
@@ -132,7 +160,7 @@ class Unfolding:
             self._site(i, settled(inputs[0], node.shape))
         elif self._pay(products(node, inputs)):
             shapes = [self.network.nodes[j].shape for j in node.inputs]
-            self._values[i] = through(node, inputs, shapes)
+            self._values[i] = through(node, inputs, shapes, None if self.visible is None else self.visible[i])
         if 2 * 8 * sum(x.weights.numel() for x in self._values.values()) > self.budget.memory:
             raise TooLarge
         for j in set(node.inputs):

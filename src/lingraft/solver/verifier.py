@@ -34,6 +34,7 @@ from lingraft.solver.proof import BoxProof, MarginProof, Proof
 from lingraft.solver.region import Region
 from lingraft.solver.remainder import OpenMargin, Remainder
 from lingraft.solver.rounding import Loss, Sizes, allowance
+from lingraft.solver.visible import visible
 from lingraft.solver.worth import Worth
 
 #: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
@@ -205,6 +206,7 @@ class _Attempt:
         #: what margins were multiplied with, and the problem with such margins
         self.unit, problem = _scaled(verifier.network, problem)
         self.verifier, self.problem, self.budget, self.proof, self.stop = verifier, problem, budget, proof, stop
+        self.whole = budget
         self.network = balanced(verifier.network, problem.region)
         self.sizes = verifier.sizes if self.network is verifier.network else Sizes(self.network)
         self.falsifier = Falsifier(
@@ -241,7 +243,9 @@ class _Attempt:
             self._count(found)
             return self.finish("verified")
         self._enter("crown")
-        found = bound_sites(self.network, problem.region, self.budget, sizes=self.sizes)
+        # a checker of proofs looks at all neurons
+        seen = visible(self.network, problem.spec) if self.proof is None else None
+        found = bound_sites(self.network, problem.region, self.budget, sizes=self.sizes, visible=seen)
         self._allow_for_rounding(found)
         self._count(found)
         bounds = self._crown(found, every)
@@ -271,6 +275,8 @@ class _Attempt:
     def _count(self, found: SiteBounds) -> None:
         for i, parts in self.network.bends.items():
             each = [unstable(site, *found.bounds[j]) for j in parts if isinstance(site := self.network.nodes[j], Site)]
+            if found.visible is not None:  # others have the bounds of intervals only
+                each = [some & found.visible[j] for some, j in zip(each, parts, strict=True)]
             self.result.unstable[self.network.nodes[i].name] = int(torch.stack(each).any(0).sum())
 
     def _attack(self, margins: Tensor, steps: int, restarts: int) -> None:
@@ -387,16 +393,17 @@ class _Attempt:
         return self.falsifier.descend(images, margin.expand(len(images)), steps=0)
 
     def _split(self, search: BoxSearch, prove: Callable[[], object]) -> Result | None:
-        """Branch and bound over the input; None if a turn is not even enough to cut every input once.
+        """Branch and bound over the input; None if all time there is would not be enough to cut every input once.
 
         `prove` begins the proofs of all margins.
         """
         self._enter("boxes")
-        before = search.visited
+        before, began = search.visited, time.monotonic()
         try:
             search.run(self.budget)
         except Exhausted as end:
-            if end.reason != "time" or search.visited - before > self._moving_inputs:
+            each = (time.monotonic() - began) / max(1, search.visited - before)
+            if end.reason != "time" or self.whole.left > self._moving_inputs * each:
                 raise
             return None
         finally:
