@@ -96,7 +96,7 @@ class BoxBounds:
                     self.moved[i] += self._sharpen(j, wide, below, above)
                     factors[number] = below, above
                 self.planes[i] = planes(*factors)
-                values.append(_product(*factors, inputs[2:]))
+                values.append(_product(factors[0], factors[1], inputs[2:]))
             else:
                 values.append(through_linear(node, inputs))
             found.sizes.append(sizes.of(i, found.sizes, found))

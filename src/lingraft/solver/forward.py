@@ -52,7 +52,7 @@ class Forward:
             elif isinstance(here, Product):
                 factors = (self.pairs[j] for j in here.factors(self.network.nodes))
                 others = (self.pairs[j] for j in here.inputs[2:])
-                self.pairs[i] = _through_planes(*factors, *others, planes[i])
+                self.pairs[i] = _through_planes(planes[i], *factors, *others)
             elif all(j in self.pairs for j in here.inputs):  # else it serves the squares of a product
                 self.pairs[i] = _through_linear(here, [self.pairs[j] for j in here.inputs])
             for j in _sources(self.network, here):
@@ -150,7 +150,7 @@ def _through_lines(pair: Pair, lines: Lines) -> Pair:
     return lower, upper
 
 
-def _through_planes(first: Pair, second: Pair, one: Pair, other: Pair, planes: Planes) -> Pair:
+def _through_planes(planes: Planes, first: Pair, second: Pair, one: Pair, other: Pair) -> Pair:
     """Functions below and above a product between planes, plus two values."""
     parts = [_weighted(planes.of_first, first), _weighted(planes.of_second, second), one, other]
     lower, upper = (torch.stack([part[side] for part in parts]).sum(0) for side in (0, 1))

@@ -72,7 +72,7 @@ class Instance:
         """
         x = np.asarray(x, np.float64)
         lower, upper = self._ends
-        near = ((x >= lower) & (x <= upper)).all(1).nonzero()[0]
+        near = np.flatnonzero(((x >= lower) & (x <= upper)).all(1))
         boxes = [box for box in (self.property.boxes[i] for i in near) if box.contains(x)]
         if not boxes:
             return None
