@@ -3,7 +3,8 @@
 import pytest
 
 from lingraft import LingraftError
-from lingraft.grafting import PRESETS, FineTuning, GraftingConfig, fine_tuning_defaults, grafting_preset
+from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults
+from lingraft.grafting.config import PRESETS, grafting_preset
 
 
 def test_the_paper_s_preset_is_what_the_settings_are_by_default() -> None:

@@ -4,13 +4,11 @@ from lingraft.grafting.choose import choose, score, select_ranked
 from lingraft.grafting.config import (
     INSTABILITIES,
     METHODS,
-    PRESETS,
     RANKS,
     FineTuning,
     GraftingConfig,
     fine_tuning_defaults,
     fine_tuning_like,
-    grafting_preset,
 )
 from lingraft.grafting.fine_tuning import graft_network
 from lingraft.grafting.harm import Harm
@@ -39,7 +37,6 @@ __all__ = [
     "GAMMAS",
     "INSTABILITIES",
     "METHODS",
-    "PRESETS",
     "RANKS",
     "REGULARIZERS",
     "SIGNIFICANCES",
@@ -64,7 +61,6 @@ __all__ = [
     "graft",
     "graft_network",
     "grafted_activations",
-    "grafting_preset",
     "masks",
     "plan",
     "prepared",

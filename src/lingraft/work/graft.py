@@ -16,8 +16,9 @@ from lingraft.data import ImageSet, spec_of
 from lingraft.device import limited_threads, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.files import line_of, replacing
-from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like, grafting_preset
+from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like
 from lingraft.grafting.candidates import Candidate, best, require_best
+from lingraft.grafting.config import grafting_preset
 from lingraft.grafting.fine_tuning import describe_sites
 from lingraft.grafting.mask_file import load_mask
 from lingraft.grafting.outcome import before_and_after

@@ -15,7 +15,8 @@ from lingraft.data import ImageSet, is_known, spec_of
 from lingraft.data import load as load_data
 from lingraft.device import device_of, limited_threads, require_precision, resolve_device
 from lingraft.errors import LingraftError
-from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults, grafting_preset
+from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_defaults
+from lingraft.grafting.config import grafting_preset
 from lingraft.grafting.mask_file import load_mask
 from lingraft.model import zoo
 from lingraft.model.plain import copied, plain
