@@ -7,6 +7,7 @@ import random_networks as nets
 import torch
 
 from lingraft.errors import LingraftError
+from lingraft.solver import bab
 from lingraft.solver.branching import RULES, choose, register, scores, split, taps_to_split
 from lingraft.solver.dual import SMALLEST, Dual, root_domains
 from lingraft.solver.network import Network
@@ -94,6 +95,7 @@ def test_a_rule_from_outside_splits_and_proves_the_same(monkeypatch: pytest.Monk
         return dual.splittable(domains).int().argmax(0)
 
     monkeypatch.setitem(RULES, "first", register("first")(first))
+    monkeypatch.setattr(bab, "TIGHTENED", 0)  # which would prove all of these before a split
     decided = set()
     for seed in range(3):
         model, shape = nets.vector(seed, "relu", hidden=(6, 5), classes=2)
