@@ -1,8 +1,12 @@
 """What does not look at the clock is interrupted in time, and the timer is left as it was."""
 
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +23,11 @@ def _endless() -> None:
             continue
 
 
+def _endless_after(first: Callable[[str], object], argument: str) -> None:
+    first(argument)
+    _endless()
+
+
 def test_work_without_end_is_interrupted() -> None:
     before, started = signal.getsignal(signal.SIGALRM), time.monotonic()
     with pytest.raises(Interrupted), interrupted_after(0.05):
@@ -26,6 +35,14 @@ def test_work_without_end_is_interrupted() -> None:
     assert time.monotonic() - started < 10
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_an_import_is_finished_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.3)\nDONE = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(Interrupted), interrupted_after(0.05):
+        _endless_after(import_module, "slow_to_import")
+    assert sys.modules["slow_to_import"].DONE
 
 
 def test_what_is_quick_is_not() -> None:

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+#: Seconds until another try where an import is under way: half a module would be of no use to anybody later.
+AGAIN = 0.05
+
 
 class Interrupted(BaseException):
     """The time is over. No Exception: what catches these on the way must not take it for an error of its own."""
@@ -23,12 +26,22 @@ def interrupted_after(seconds: float) -> Iterator[None]:
         return
 
     def over(number: int, frame: FrameType | None) -> None:
-        raise Interrupted
+        if not _is_importing(frame):
+            raise Interrupted
 
     before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported by what is done in a frame."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

@@ -40,7 +40,7 @@ def bounds(network: Network, region: Region) -> tuple[Tensor, Tensor]:
     return low[:3], -low[3:]
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(-50, 50), min_size=4, max_size=4), st.lists(st.floats(0, 5), min_size=4, max_size=4))
 def test_the_same_function_with_bounds_that_hold(network: Network, center: list[float], radius: list[float]) -> None:
     middle, half = torch.tensor(center).double(), torch.tensor(radius).double()
