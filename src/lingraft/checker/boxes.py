@@ -157,7 +157,7 @@ class _Boxes:
         value, p = bounds.functions(spec, offset)
         value, p = value.reshape(-1, *self.offset.shape), p.reshape(-1, *self.offset.shape, low.shape[1])
         radius = bounds.radius.reshape(len(low), 1, 1, -1)
-        proven = (bounds.intervals(spec, offset).reshape(value.shape) > 0).any(2)
+        proven = bounds.intervals(spec, offset).reshape(value.shape).max(2, keepdims=True) > 0
         if self.shares.shape[2]:
             value, p = _with_sum(value, p, self.shares[self.number[[box.place for box in boxes]]], radius)
         bound = least(value, p, radius)[..., None]  # (B, L, K, 1)
@@ -167,8 +167,8 @@ class _Boxes:
         highest, lowest = np.where(bound > 0, -np.inf, highest), np.where(bound > 0, np.inf, lowest)
         # a point must be within what every function of a margin leaves, for one of the margins
         highest, lowest = np.fmin.reduce(highest, axis=2), np.fmax.reduce(lowest, axis=2)
-        highest = np.where(proven[..., None], -np.inf, highest).max(1)
-        lowest = np.where(proven[..., None], np.inf, lowest).min(1)
+        highest = np.where(proven, -np.inf, highest).max(1)
+        lowest = np.where(proven, np.inf, lowest).min(1)
         return np.maximum(low, lowest), np.minimum(high, highest)
 
 
