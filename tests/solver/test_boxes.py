@@ -1,5 +1,6 @@
 """Branch and bound over the input: no point is lost, verdicts are exact and those of the search over the neurons."""
 
+import pickle
 from contextlib import suppress
 from typing import Any
 
@@ -11,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from lingraft.formats.certificate_writer import tree_of_boxes
 from lingraft.solver.bab import Falsified
 from lingraft.solver.boxes import Boxes, BoxSearch, Maxima
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Dense
+from lingraft.solver.proof import BoxProof
 from lingraft.solver.region import Region
 from lingraft.solver.rounding import Sizes
 
@@ -178,3 +181,38 @@ def test_the_verifier_decides_a_smooth_network_with_a_narrow_margin(above: float
         margins = model(grid) @ spec.T
     result = nets.verify(model, region, spec, (above - margins.min())[None], image=grid[margins.argmax()])
     assert result.verdict == ("verified" if above > 0 else "falsified")
+
+
+class _Interrupted(Budget):
+    """The time is over at some looks at the clock."""
+
+    looks = 0
+
+    def check_time(self) -> None:
+        self.looks += 1
+        if self.looks in (60, 61, 100, 150, 300):  # not in the first box, which is then cut at once
+            raise Exhausted("time")
+
+
+def test_a_search_that_is_interrupted_again_and_again_has_the_same_proof() -> None:
+    """In the middle of a batch, or between two; the proof may also be sent to another process on the way."""
+    model, shape = nets.vector(2, hidden=(6, 5))
+    region, spec = nets.box(shape, 2, 0.8), nets.margins(2)
+    points = nets.points(region, 2, 4000, model)
+    with torch.no_grad():
+        lowest = (model(points) @ spec.T).amin(0)
+    network, trees = Network.from_module(model, shape), []
+    for budget in (Budget(), _Interrupted()):
+        search, done, interruptions = _search(network, region, spec, 0.05 - lowest, proof=BoxProof([0, 1])), False, 0
+        search.batch = search.widest = 4
+        while not done:
+            try:
+                done = search.run(budget, iter([False, True] * 1000).__next__)
+            except Exhausted:
+                interruptions += 1
+        proof = pickle.loads(pickle.dumps(search.proof))
+        trees.append(tree_of_boxes(proof, 1, torch.arange(3).numpy()))
+        assert bool(interruptions) == (type(budget) is _Interrupted)
+    assert len(trees[0].nodes) > 5
+    for name, array in vars(trees[0]).items():
+        assert array.tolist() == getattr(trees[1], name).tolist()

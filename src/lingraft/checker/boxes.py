@@ -157,7 +157,7 @@ class _Boxes:
         value, p = bounds.functions(spec, offset)
         value, p = value.reshape(-1, *self.offset.shape), p.reshape(-1, *self.offset.shape, low.shape[1])
         radius = bounds.radius.reshape(len(low), 1, 1, -1)
-        proven = np.any(bounds.intervals(spec, offset).reshape(value.shape) > 0, axis=2)[..., None]
+        proven = bounds.intervals(spec, offset).reshape(value.shape).max(2, keepdims=True) > 0
         if self.shares.shape[2]:
             value, p = _with_sum(value, p, self.shares[self.number[[box.place for box in boxes]]], radius)
         bound = least(value, p, radius)[..., None]  # (B, L, K, 1)

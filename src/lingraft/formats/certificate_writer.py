@@ -68,7 +68,7 @@ class CertificateWriter:
         count = sum(len(index) for index in taps.values())
         pixels = np.argsort(inner_places(self.checked.shape))
         trees = [_tree(margin, count, pixels) for margin in result.proof.margins]
-        boxes = None if result.proof.boxes is None else _boxes(result.proof.boxes, claim.group, pixels)
+        boxes = None if result.proof.boxes is None else tree_of_boxes(result.proof.boxes, claim.group, pixels)
         return replace(claim, model=self.checked.sha256, taps=taps if trees else {}, trees=trees, boxes=boxes)
 
 
@@ -137,8 +137,8 @@ def _tree(proof: MarginProof, taps: int, pixels: np.ndarray) -> Tree:
     return tree_of(proof.margin, arrays)
 
 
-def _boxes(proof: BoxProof, group: int, pixels: np.ndarray) -> BoxTree:
-    """The tree of boxes in preorder, and the shares of its nodes in the same order."""
+def tree_of_boxes(proof: BoxProof, group: int, pixels: np.ndarray) -> BoxTree:
+    """In preorder, and the shares of its nodes in the same order; `pixels` are the file's numbers of inputs."""
     cut: dict[int, tuple[int, float, int, int]] = {}
     for step in proof.cuts:  # a turn that came to its end may have left one that was made again
         columns = step.nodes.tolist(), pixels[_array(step.inputs)].tolist(), step.points.tolist()
