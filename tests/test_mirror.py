@@ -26,7 +26,6 @@ TESTED_ELSEWHERE = {
     "formats/onnx_writer.py": "formats/test_onnx_export.py",
     "formats/runtime.py": "formats/test_onnx_import.py",
     "formats/vnnlib_syntax.py": "formats/test_vnnlib.py",
-    "grafting/config.py": "grafting/test_fine_tuning.py",
     "model/activations/record.py": "model/activations/test_soundness.py",
     "model/operations": "model/operations/test_operations.py",
     "model/line_relu.py": "model/test_grafted_activation.py",

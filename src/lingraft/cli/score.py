@@ -43,7 +43,7 @@ def score(
             help="How much a neuron matters: gap, gap-before, adversarial-gap, sap, hydra or random.",
             autocompletion=offer("significance"),
         ),
-    ] = "gap",
+    ] = "gap-before",
     ratio: Annotated[float, typer.Option(help="Share of neurons to be pruned, which hydra learns for.")] = 0.5,
     instability: Unstable = "count",
     bounds: Bounds = "crown",

@@ -57,7 +57,7 @@ def alpha_crown(network: Network, region: Region) -> dict[int, tuple[Tensor, Ten
     domain = root_domains(collapsed, torch.float64).select(torch.tensor([0], device=found.center.device))
     for taps in collapsed.taps:
         numbers = torch.arange(taps.first, taps.last, device=found.center.device)
-        for some in numbers.split(256):
+        for some in numbers.split(256) if len(numbers) else ():
             tighten(dual, dual, domain, some, steps=20)
         lower, upper = (t.view(-1) for t in found.bounds[taps.site])
         here = slice(taps.first, taps.last)

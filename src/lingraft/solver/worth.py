@@ -131,7 +131,8 @@ class Worth:
         if fit < 2 or not self.splits.count:
             return 1
         missing = need(bounds).double()
-        return max(1, min(fit.bit_length(), int((missing / self._split_gain(missing)).min())))
+        splits = (missing / self._split_gain(missing)).nan_to_num(0.0)  # what has overflowed tells nothing
+        return max(1, int(splits.min().clamp(max=fit.bit_length())))
 
     def to_tighten(self, scores: Tensor, bound: Tensor, most: int) -> int:
         """How many of the costliest taps to tighten, given what the relaxation of each (T,) costs a bound (1,)."""

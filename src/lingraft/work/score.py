@@ -32,7 +32,7 @@ def score(
     *,
     eps: Eps | None = None,
     clip: Clip = GIVEN,
-    significance: str | Significance = "gap",
+    significance: str | Significance = "gap-before",
     ratio: float = 0.5,
     instability: str = "count",
     bounds: str = "crown",
@@ -59,7 +59,7 @@ def score(
     """
     lookup("split", split, SPLITS)
     run = kept_run(model, None)
-    name, own = (significance, None) if isinstance(significance, str) else ("gap", significance)
+    name, own = (significance, None) if isinstance(significance, str) else ("gap-before", significance)
     config = GraftingConfig(
         radius_of(eps, run, data),
         ratio=ratio,
