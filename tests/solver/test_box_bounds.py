@@ -170,3 +170,21 @@ def test_harm_is_due_to_the_input_that_moves_the_open_neuron(way: Callable[[], A
         bounds = BoxBounds(network, -corner, corner, Sizes(network))
     harm = bounds.harm(len(network.nodes) - 1, torch.ones(1, 1, dtype=torch.float64), torch.tensor([0]))
     torch.testing.assert_close(harm, torch.tensor([[0.5, 0.0]], dtype=torch.float64))  # the gap is −l·u / (u − l)
+
+
+class BentProduct(nn.Module):
+    """A ReLU that gets a product itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 4).double(), nn.Linear(2, 3).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = self.first(x).split(2, dim=1)
+        return self.last((a * b).relu())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_products_that_bend(seed: int) -> None:
+    torch.manual_seed(seed)
+    _assert_sound(BentProduct().eval(), nets.box((3,), seed, 1.0), seed)

@@ -9,13 +9,15 @@ import torch
 from exact_milp import Oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from lingraft.solver import ascent
 from lingraft.solver import tighten as tightening
 from lingraft.solver.branching import split
 from lingraft.solver.dual import Dual, root_domains
-from lingraft.solver.tighten import tighten
+from lingraft.solver.network import Network
+from lingraft.solver.region import Region
+from lingraft.solver.tighten import alpha_crown, tighten
 
 SEEDS = st.integers(0, 10**6)
 
@@ -162,3 +164,10 @@ def test_the_margin_counts_where_it_sees_pixels_through_taps_only(seed: int) -> 
     dual, base = Dual(replace(collapsed, c=collapsed.c - near), torch.float64), root.select(torch.tensor([0]))
     found = tighten(dual, dual, base, dual.open(base)[:, 0].nonzero().flatten(), 8)
     assert float((found.gamma > 0).double().mean()) > 0.8
+
+
+def test_where_nothing_is_unstable_bounds_are_points() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)).double().eval()
+    point = torch.ones(2).double()
+    ((lower, upper),) = alpha_crown(Network.from_module(model, (2,)), Region(point, point)).values()
+    torch.testing.assert_close(lower, upper)

@@ -10,7 +10,9 @@ import torch
 from exact_milp import Oracle
 from torch import Tensor, nn
 
+from lingraft.solver.network import Network
 from lingraft.solver.region import Region
+from lingraft.solver.verifier import Problem, Verifier
 
 Net = tuple[nn.Module, tuple[int, ...]]
 
@@ -170,3 +172,20 @@ def test_verdicts_do_not_depend_on_the_scale_of_the_outputs(kind, inputs):
             result = nets.verify(model, region, spec, offset, image=points[margins.argmax()])
             assert result.verdict == ("verified" if above > 0 else "falsified")
             assert all(value <= scale * above * reach + 1e-12 for value in result.crown + result.alpha)
+
+
+def test_numbers_that_underflow_prove_nothing() -> None:
+    """3·2⁻¹⁰⁷⁴·x is 1 or 2 times 2⁻¹⁰⁷⁴ on [0.45, 0.5], and 1 in the middle: made large again, label 0 loses at 0.5."""
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 2)).double().eval()
+    with torch.no_grad():
+        for layer, weight, bias in (
+            (model[0], [[3 * 2.0**-1074]], [0.0]),
+            (model[2], [[2.0**1000]], [0.0]),
+            (model[4], [[0.0], [2.0**74]], [1.5, 0.0]),
+        ):
+            layer.weight.copy_(torch.tensor(weight, dtype=torch.float64))
+            layer.bias.copy_(torch.tensor(bias))
+    ends = torch.tensor([[0.45], [0.5]], dtype=torch.float64)
+    assert model(ends).argmax(1).tolist() == [0, 1]
+    problem = Problem(ends[0], Region(*ends), torch.tensor([[1.0, -1.0]]).double(), torch.zeros(1).double())
+    assert Verifier(Network.from_module(model, (1,))).verify(problem, 5.0).verdict != "verified"

@@ -17,7 +17,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from lingraft.solver.intervals import fan_in, share
+from lingraft.solver.intervals import UNDERFLOW, fan_in, share
 from lingraft.solver.nodes import Convolution, Dense, Gather, Node, Scale, Shape, Sum
 
 #: Weights that are handled at once: 1 MB, about a core's cache.
@@ -90,7 +90,7 @@ def through(node: Node, inputs: list[Affine], shapes: list[Shape], visible: Tens
     loss = share(fan_in(node))
     zero = node.forward(*[torch.zeros_like(x.constant) for x in inputs]).abs()
     mass = node.spread(*[x.mass for x in inputs]) + zero
-    error = node.spread(*[x.error for x in inputs]) * (1 + loss) + loss * mass
+    error = node.spread(*[x.error for x in inputs]) * (1 + loss) + loss * mass + UNDERFLOW
     rest = node.forward(*[x.constant for x in inputs]), error, mass, max(x.columns for x in inputs)
     match node:
         case Gather():
@@ -130,7 +130,7 @@ def through_site(x: Affine, slope: Tensor, intercept: Tensor, taps: Tensor, size
     weights[torch.arange(count, count + len(taps)), taps % channels] = 1
     constant = slope * x.constant + intercept
     mass = slope.abs() * x.mass + intercept.abs()
-    error = slope.abs() * x.error * (1 + loss) + loss * mass
+    error = slope.abs() * x.error * (1 + loss) + loss * mass + UNDERFLOW
     mass.view(-1)[taps] = size
     return Affine(
         torch.cat([x.place, taps // channels]),

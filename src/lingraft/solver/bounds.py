@@ -9,7 +9,7 @@ from torch import Tensor
 from lingraft.model.activations import Lines
 from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.crown import Watch, crown_bounds, lower_bound, pass_back, relaxed, row_products
-from lingraft.solver.intervals import through_linear, through_site
+from lingraft.solver.intervals import UNDERFLOW, through_linear, through_site
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Input, Site
 from lingraft.solver.region import Region
@@ -96,7 +96,7 @@ def bound_sites(
         else:
             values.append(through_linear(node, inputs))
         found.sizes.append(sizes.of(i, found.sizes, found))
-        found.losses.append(sizes.share * found.sizes[i])
+        found.losses.append(sizes.share * found.sizes[i] + UNDERFLOW)
     found.logits = values[-1][0][0], values[-1][1][0]
     return found
 

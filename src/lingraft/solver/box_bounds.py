@@ -17,13 +17,13 @@ from lingraft.solver.bounds import SiteBounds, bound_sites, lines_of
 from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.crown import AtProduct, AtSite, Watch, neuron_rows, pass_back, row_products, row_width
 from lingraft.solver.forward import Forward
-from lingraft.solver.intervals import share, through_linear, through_site
+from lingraft.solver.intervals import UNDERFLOW, share, through_linear, through_site
 from lingraft.solver.network import Network, device_of
 from lingraft.solver.nodes import Input, Product, Site
 from lingraft.solver.products import Planes, planes
 from lingraft.solver.region import Region
 from lingraft.solver.rounding import Sizes, allowance
-from lingraft.solver.rows import Rows
+from lingraft.solver.rows import Rows, select
 from lingraft.solver.unfolding import FREE, Moved
 
 #: Coefficients handled at once: half a megabyte in float64, so that a core's cache holds the few tensors in use.
@@ -100,7 +100,7 @@ class BoxBounds:
             else:
                 values.append(through_linear(node, inputs))
             found.sizes.append(sizes.of(i, found.sizes, found))
-            found.losses.append(sizes.share * found.sizes[i])
+            found.losses.append(sizes.share * found.sizes[i] + UNDERFLOW)
         self.values = values
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class BoxBounds:
         moved = []
         for some in self._chunks(start, len(box)):
             place = box[some], neuron[some]
-            pending, constant = neuron_rows(self.network, start, place[1])
+            pending, constant = self._rows_of(start, place[1])
             both = {j: rows.and_negated() for j, rows in pending.items()}
             bound, rows = self._below(both, torch.cat([constant, -constant]), place[0].repeat(2))
             (low, high), (one, other) = (bound - self.found.losses[start]).chunk(2), rows.abs().chunk(2)
@@ -145,6 +145,14 @@ class BoxBounds:
             upper[place] = torch.maximum(torch.minimum(upper[place], -high), lower[place])
             moved.append((*place, (one + other) * self.radius.index_select(0, place[0])))
         return moved
+
+    def _rows_of(self, start: int, values: Tensor) -> tuple[dict[int, Rows], Tensor]:
+        """Rows of single values (P,) of node `start`, and their constants (P,); products are left to their planes."""
+        node = self.network.nodes[start]
+        if isinstance(node, Product):
+            rows = select(values, node.shape, torch.float64)
+            return {start: rows}, rows.coefficients.new_zeros(len(rows))
+        return neuron_rows(self.network, start, values)
 
     def _below(
         self, pending: dict[int, Rows], constant: Tensor, box: Tensor, watch: Watch | None = None
@@ -285,4 +293,6 @@ def _product(
     corners = torch.stack([a * b for a in first for b in second])
     parts = [(corners.amin(0), corners.amax(0)), *others]
     low, high = (torch.stack([part[side] for part in parts]) for side in (0, 1))
-    return low.sum(0) - share(4) * low.abs().sum(0), high.sum(0) + share(4) * high.abs().sum(0)
+    live = torch.stack([torch.maximum(low.abs(), high.abs()) > 0 for low, high in (first, second)]).all(0)
+    less, more = (share(4) * end.abs().sum(0) + UNDERFLOW * live for end in (low, high))
+    return low.sum(0) - less, high.sum(0) + more

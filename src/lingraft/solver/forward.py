@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lingraft.model.activations import Lines
-from lingraft.solver.intervals import fan_in, share
+from lingraft.solver.intervals import UNDERFLOW, fan_in, share
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Convolution, Dense, Input, Node, Product, Scale, Site
 from lingraft.solver.products import Planes
@@ -101,8 +101,8 @@ def _size(form: Tensor) -> Tensor:
 def _widened(lower: Tensor, upper: Tensor, loss: Tensor) -> Pair:
     """The functions with their constants moved outwards by a loss (B, *shape)."""
     lower, upper = lower.clone(), upper.clone()
-    lower[:, 0] -= loss
-    upper[:, 0] += loss
+    lower[:, 0] -= loss + UNDERFLOW
+    upper[:, 0] += loss + UNDERFLOW
     return lower, upper
 
 

@@ -1,5 +1,7 @@
 """Interval arithmetic over a network: the cheapest bounds, and the widest."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -8,6 +10,11 @@ from lingraft.solver.nodes import Convolution, Dense, Gather, Input, Node, Scale
 
 #: u, what one operation in float64 may round away, as a share of its result.
 UNIT = 2.0**-53
+
+
+#: What is given away wherever numbers are so small that they lose digits, or all, to underflow: at most 2⁻¹⁰⁷⁵ times a
+#: value an operation. It is multiplied by whatever comes behind, as losses are.
+UNDERFLOW = 1e-200
 
 
 def share(terms: int) -> float:
@@ -50,7 +57,21 @@ def through_linear(node: Node, bounds: list[tuple[Tensor, Tensor]]) -> tuple[Ten
     center = node.forward(*centers)
     radius = node.spread(*[torch.add(r, c.abs().add_(r), alpha=loss) for c, r in zip(centers, radii, strict=True)])
     radius = radius + loss * center.abs()
+    small = radius < UNDERFLOW / UNIT  # else the share of it is more than what underflows
+    if bool(small.any()):
+        live = counting(node).spread(*[(c.abs() + r > 0).to(c) for c, r in zip(centers, radii, strict=True)]) > 0
+        radius = torch.where(small & live, radius + UNDERFLOW, radius)
     return center - radius, center + radius
+
+
+def counting(node: Node) -> Node:
+    """A linear node with a 1 for each weight that is not 0: sums of what is not negative neither cancel nor vanish."""
+    match node:
+        case Convolution():
+            return replace(node, matrix=(node.matrix != 0).double())
+        case Dense() | Scale():
+            return replace(node, weight=(node.weight != 0).double())
+    return node
 
 
 def through_site(site: Site, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,7 +90,7 @@ def through_site(site: Site, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tens
     low, high = torch.minimum(*ends), torch.maximum(*ends)
     if grafted:
         terms = site.slope.abs() * torch.maximum(lower.abs(), upper.abs()) + site.intercept.abs()
-        loss = torch.where(site.grafted, share(1) * terms, 0.0)
+        loss = torch.where(site.grafted & (site.slope != 0), share(1) * terms + UNDERFLOW, 0.0)
         low, high = low - loss, high + loss
     return low, high
 

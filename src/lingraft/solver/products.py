@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lingraft.solver.intervals import share, through_linear, through_site
+from lingraft.solver.intervals import UNDERFLOW, share, through_linear, through_site
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Input, Node, Product, Scale, Site
 from lingraft.solver.region import Region
@@ -46,7 +46,7 @@ def planes(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Planes:
     """
     (u, wide), (v, other) = (_around(*ends) for ends in (a, b))
     constant, gap = -u * v, wide * other
-    return Planes(v, u, constant, gap + share(4) * (constant.abs() + gap))
+    return Planes(v, u, constant, gap + share(4) * (constant.abs() + gap) + UNDERFLOW)
 
 
 def _around(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:

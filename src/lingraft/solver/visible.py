@@ -4,13 +4,12 @@ Where a property is about few outputs of a map, most of what the last convolutio
 neither needs bounds nor is searched.
 """
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
+from lingraft.solver.intervals import counting
 from lingraft.solver.network import Network
-from lingraft.solver.nodes import Convolution, Dense, Input, Node, Scale, Site
+from lingraft.solver.nodes import Input, Site
 from lingraft.solver.rows import Rows
 
 
@@ -28,19 +27,9 @@ def visible(network: Network, spec: Tensor) -> list[Tensor] | None:
         if isinstance(node, Site):
             parts = [seen[i] & ~(node.grafted & (node.slope == 0))]
         else:
-            counted, _ = _counting(node).back(Rows(seen[i].double()[None]))
+            counted, _ = counting(node).back(Rows(seen[i].double()[None]))
             shapes = [network.nodes[j].shape for j in node.inputs]
             parts = [rows.whole(shape).coefficients[0] != 0 for rows, shape in zip(counted, shapes, strict=True)]
         for j, part in zip(node.inputs, parts, strict=True):
             seen[j] = seen[j] | part
     return None if all(bool(seen[i].all()) for i in network.sites) else seen
-
-
-def _counting(node: Node) -> Node:
-    """A linear node with a 1 for each weight that is not 0: sums of what is not negative neither cancel nor vanish."""
-    match node:
-        case Convolution():
-            return replace(node, matrix=(node.matrix != 0).double())
-        case Dense() | Scale():
-            return replace(node, weight=(node.weight != 0).double())
-    return node
