@@ -22,7 +22,7 @@ from lingraft.checker.format import CLIPPED, DONE, BoxTree, Certificate, Rejecte
 from lingraft.checker.onnx_reader import load_network
 from lingraft.formats.certificate_writer import CertificateWriter, claim_of_image
 from lingraft.solver.request import Request
-from lingraft.solver.verifier import Verifier, _Attempt
+from lingraft.solver.verifier import Verifier, _Attempt, _scaled
 
 SEEDS = st.integers(0, 10**6)
 
@@ -232,6 +232,14 @@ def test_one_of_several_constraints_must_hold():
     assert not accepted(claim(-0.01, None, ([0, DONE, DONE], [0.0])), network)
 
 
+def test_margins_of_a_label_are_not_taken_in_groups():
+    """y = (0, 1, −1, −1): output 0 exceeds two others, not all."""
+    network = layered([(np.zeros((4, 1)), np.array([0.0, 1.0, -1.0, -1.0]))])
+    box = {"lower": np.array([0.0]), "upper": np.array([1.0])}
+    claim = Certificate(network.sha256, label=0, group=3, boxes=tree_of([DONE], [], 3), **box)
+    assert not accepted(claim, network)
+
+
 def test_a_small_file_cannot_ask_for_much():
     """Boxes clipped a million times, in a few kilobytes."""
     network, certificate = _proof()
@@ -261,6 +269,26 @@ def _asked(seed: int, above: float) -> tuple[nn.Module, Request]:
         lowest = (model(2 * torch.rand(20000, 3) - 1).double() @ spec.T).amin(0)
     region = {"lower": torch.full((1, 3), -1.0), "upper": torch.full((1, 3), 1.0)}
     return model, Request(model, torch.zeros(1, 3), None, constraints=(spec, above - lowest), **region)
+
+
+@pytest.mark.parametrize("small", [1e-4, 1e-12])
+def test_margins_that_the_verifier_multiplied_have_certificates(boxes_alone, checked, small):
+    model, request = _asked(0, 0.15)
+    with torch.no_grad():
+        model[4].weight *= small
+        model[4].bias *= small
+    spec, offset = request.constraints
+    region = {"lower": torch.full((1, 3), -1.0), "upper": torch.full((1, 3), 1.0)}
+    request = Request(model, torch.zeros(1, 3), None, constraints=(spec[0], small * offset[0]), **region)
+    assert bool((_scaled(request.network, request.problem(0))[0] > 1).all())
+    network = checked(model, (3,))
+    result = Verifier(request.network).verify(request.problem(0), 30, prove=True)
+    assert (result.verdict, result.stage) == ("verified", "boxes")
+    certificate = CertificateWriter(request.network, network).certificate(claim_of_image(request, 0, {}), result)
+    check(decode(encode(certificate)), network)
+    rows, shifts = certificate.constraints
+    with pytest.raises(Rejected):
+        check(replace(certificate, constraints=(rows, shifts - 0.4 * small)), network)
 
 
 @pytest.mark.parametrize("seed", range(3))

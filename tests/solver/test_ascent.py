@@ -3,7 +3,7 @@
 import random_networks as nets
 import torch
 
-from lingraft.solver.ascent import WINDOW, improve
+from lingraft.solver.ascent import WINDOW, Adam, improve
 from lingraft.solver.branching import scores, split
 from lingraft.solver.dual import Dual, root_domains
 
@@ -65,3 +65,11 @@ def test_steps_end_where_they_gain_too_little() -> None:
 def _hundredth(bounds: torch.Tensor) -> torch.Tensor:
     """A hundredth of what is missing to 5."""
     return (5 - bounds).abs() / 100
+
+
+def test_gradients_whose_squares_are_infinite_leave_multipliers_numbers() -> None:
+    adam = Adam(torch.zeros(2, 1), 0.0, 1.0)
+    for _ in range(3):
+        adam.ascend(torch.tensor([[1e20], [-1e30]]), 0.1)
+    assert bool(torch.isfinite(adam.value).all())
+    assert float(adam.value[0]) > 0

@@ -2,6 +2,7 @@
 
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import lingraft
 from lingraft.solver import conjunction
 from lingraft.solver.bab import Falsified
 from lingraft.solver.budget import Budget, Exhausted
@@ -171,3 +173,23 @@ def test_a_wrong_constant_is_noticed(sign: str, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(ConjunctionSearch, "__init__", changed)
     assert any(_shown(_moved(_functions(seed), REGION, 0.0), REGION) for seed in range(30))
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0**-6, 2.0**-40])
+def test_formulas_with_small_outputs_are_propagated_too(factor: float, tmp_path: Path) -> None:
+    """Their margins are multiplied by the verifier; with 24 variables only propagation decides them in time."""
+    variables, generator = 24, torch.Generator().manual_seed(3)
+    clauses = []
+    for _ in range(150):
+        chosen = torch.randperm(variables, generator=generator)[:3] + 1
+        signs = 2 * torch.randint(0, 2, (3,), generator=generator) - 1
+        clauses.append((chosen * signs).tolist())
+    model = _formula(clauses, variables).float()
+    with torch.no_grad():
+        model[2].weight *= factor
+    lingraft.export_onnx(model, tmp_path / "net.onnx", input_shape=(variables,))
+    text = [f"(declare-const X_{i} Real) (assert (>= X_{i} 0)) (assert (<= X_{i} 1))" for i in range(variables)]
+    text += [f"(declare-const Y_{i} Real) (assert (<= Y_{i} 0))" for i in range(2)]
+    (tmp_path / "p.vnnlib").write_text("\n".join(text))
+    answer = lingraft.verify_property(tmp_path / "net.onnx", tmp_path / "p.vnnlib", timeout=40, progress=False).answer
+    assert (answer.word, answer.stage) == ("unsat", "propagation")

@@ -10,8 +10,11 @@ import torch
 from exact_milp import Oracle
 from torch import Tensor, nn
 
+from lingraft.solver import verifier
+from lingraft.solver.budget import Exhausted
 from lingraft.solver.network import Network
 from lingraft.solver.region import Region
+from lingraft.solver.request import Request
 from lingraft.solver.verifier import Problem, Verifier
 
 Net = tuple[nn.Module, tuple[int, ...]]
@@ -189,3 +192,22 @@ def test_numbers_that_underflow_prove_nothing() -> None:
     assert model(ends).argmax(1).tolist() == [0, 1]
     problem = Problem(ends[0], Region(*ends), torch.tensor([[1.0, -1.0]]).double(), torch.zeros(1).double())
     assert Verifier(Network.from_module(model, (1,))).verify(problem, 5.0).verdict != "verified"
+
+
+def test_what_boxes_prove_after_a_turn_of_branching_has_no_open_bound(monkeypatch):
+    def turn(attempt, *_):
+        attempt.result.branched = -1.0  # where it was when its time was over
+        raise Exhausted("time")
+
+    monkeypatch.setattr(verifier._Attempt, "_branch", turn)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 1)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 2
+        values = model(2 * torch.rand(20000, 2) - 1).double()
+    offset = 0.05 * (values.max() - values.min()) - values.min()
+    region = {"lower": -torch.ones(1, 2), "upper": torch.ones(1, 2)}
+    request = Request(model, torch.zeros(1, 2), None, constraints=(torch.ones(1, 1), offset[None]), **region)
+    result = verifier.Verifier(request.network).verify(request.problem(0), 30)
+    assert (result.verdict, result.stage, result.branched) == ("verified", "boxes", 0.0)

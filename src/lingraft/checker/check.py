@@ -153,6 +153,8 @@ def _pay(certificate: Certificate, network: Network, budget: Budget) -> None:
 def question(certificate: Certificate, network: Network) -> tuple[Network, Array, Array]:
     """The network, spec (L, outputs) and offset (L,) such that the claim is spec·y + offset > 0."""
     if certificate.label is not None:
+        if certificate.group != 1:
+            raise Rejected(f"groups of {certificate.group} margins of a label, all of which must hold")
         if certificate.label >= network.outputs or network.outputs < 2:
             raise Rejected(f"label {certificate.label} of a network with {network.outputs} outputs")
         spec = -np.delete(np.eye(network.outputs), certificate.label, axis=0)

@@ -44,7 +44,8 @@ class Adam:
         """One step; `gradient` is used up."""
         self.step += 1
         self.first.lerp_(gradient, 0.1)
-        self.second.lerp_(gradient.square_(), 0.01)
+        # more than the type holds would be NaN in the next step
+        self.second.lerp_(gradient.square_().clamp_(max=torch.finfo(gradient.dtype).max), 0.01)
         scale = self.second.sqrt().add_(1e-9)
         correction = (1 - 0.99**self.step) ** 0.5 / (1 - 0.9**self.step)
         self.value.add_(torch.div(self.first, scale, out=gradient).mul_(rate * correction))

@@ -270,7 +270,7 @@ class Search:
         if len(domains) and self.worth.clipping.over():
             started, before, after = time.monotonic(), bounds, torch.zeros_like(bounds)
             self._clip(domains, base)
-            columns = (domains.lower <= domains.upper).all(0).nonzero().flatten()
+            columns = (~(domains.lower > domains.upper).any(0)).nonzero().flatten()  # NaN is not empty
             domains = self._without_empty(domains)
             if len(domains):
                 bounds, domains = self._improve(domains)

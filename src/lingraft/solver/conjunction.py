@@ -83,18 +83,19 @@ def collapsed_functions(network: Network, region: Region, node: int, budget: Bud
 class ConjunctionSearch:
     """Shows that nowhere in a region all of some functions (`which` (K,) of the collapsed ones) are 0 or less.
 
-    `open` are the domains that are not done, also after the time was over. `loss` is what rounding may have added.
+    `open` are the domains that are not done, also after the time was over. `loss` is what rounding may have added, and
+    points are left out where one of the functions is above `margin`.
     Where nothing can be split any more, `attack` looks at a point; a witness is raised as Falsified.
     """
 
-    def __init__(self, functions: Collapsed, loss: Tensor, which: Tensor, attack: Attack):
+    def __init__(self, functions: Collapsed, loss: Tensor, which: Tensor, attack: Attack, margin: float = MARGIN):
         self.center, self.radius, self.attack = functions.center, functions.radius, attack
         (taps,) = functions.taps
         P, center, radius = taps.P.dense(), functions.center, functions.radius
         self.A, self.r = P * radius, taps.r + P @ center
         p = functions.p[:, which].t()
         self.a, self.q = p * radius, functions.q[:, which].t()
-        self.c = functions.c[which] + p @ center - loss[which] - MARGIN
+        self.c = functions.c[which] + p @ center - loss[which] - margin
         moved = (P.abs() @ center.abs()), (p.abs() @ center.abs())
         size = self.A.abs().sum(1) + self.r.abs() + moved[0]
         terms = share(2 * (self.A.shape[1] + len(self.r)))

@@ -225,6 +225,8 @@ class _Attempt:
 
     def finish(self, verdict: str, reason: str | None = None) -> Result:
         self.result.verdict, self.result.reason = verdict, reason
+        if verdict == "verified" and self.result.branched is not None:  # also where another search proved the rest
+            self.result.branched = 0.0
         self.result.proof = self.proof if verdict == "verified" else None
         return self.result
 
@@ -321,14 +323,18 @@ class _Attempt:
         """Searches by propagation, one for each of the margins; none where they cannot be, or a proof is kept."""
         problem, maxima = self.problem, self.problem.maxima
         spec = problem.spec[margins]
-        picks = bool(((spec == 1).sum(1) == 1).all() and ((spec != 0).sum(1) == 1).all())
+        picks = bool(((spec > 0).sum(1) == 1).all() and ((spec != 0).sum(1) == 1).all())
         if maxima is None or self.proof is not None or not picks or bool(problem.offset[margins].any()):
             return []
         functions = collapsed_functions(self.network, problem.region, maxima.node, self.budget)
         if functions is None:
             return []
-        each = zip(margins, maxima.values[spec.argmax(1).cpu()], strict=True)
-        return [ConjunctionSearch(*functions, which, partial(self._look, margin[None])) for margin, which in each]
+        least = (MARGIN / spec.amax(1)).tolist()  # the functions are not multiplied
+        each = zip(margins, maxima.values[spec.argmax(1).cpu()], least, strict=True)
+        return [
+            ConjunctionSearch(*functions, which, partial(self._look, margin[None]), above)
+            for margin, which, above in each
+        ]
 
     def _propagate(self, searches: list[ConjunctionSearch]) -> Result | None:
         """All of the searches; None if one of them does not get on."""
