@@ -121,7 +121,8 @@ def test_parts_give_the_verdict_of_the_whole(above: float, monkeypatch: pytest.M
         if above < 0:
             assert checked(request, 0, result).verdict == "falsified"
         divisions += divided
-    assert divisions > 4
+    if above > 0:  # a counterexample may be found before there is anything to divide
+        assert divisions > 4
 
 
 def results(*verdicts: str) -> list[Result]:
