@@ -205,8 +205,9 @@ class _Attempt:
     ):
         #: what margins were multiplied with, and the problem with such margins
         self.unit, problem = _scaled(verifier.network, problem)
-        self.verifier, self.problem, self.budget, self.proof, self.stop = verifier, problem, budget, proof, stop
-        self.whole = budget
+        self.verifier, self.problem, self.proof, self.stop = verifier, problem, proof, stop
+        #: what there is in all, and for what is done now: a turn has a part of it
+        self.whole = self.budget = budget
         self.network = balanced(verifier.network, problem.region)
         self.sizes = verifier.sizes if self.network is verifier.network else Sizes(self.network)
         self.falsifier = Falsifier(
@@ -358,18 +359,17 @@ class _Attempt:
         One that gives up (None) or cannot go on leaves its time to the others, unless what stopped it is what rounding
         does to a network made of lines: there, other cuts end at the same numbers.
         """
-        whole, going = self.budget, list(turns)
-        seconds = FIRST_TURN
+        going, seconds = list(turns), FIRST_TURN
         while going:
             for turn in tuple(going):
-                self.budget = whole.part(seconds) if len(going) > 1 else whole
+                self.budget = self.whole.part(seconds) if len(going) > 1 else self.whole
                 try:
                     result = turn()
                     if result is not None:
                         return result
                     going.remove(turn)
                 except Exhausted as end:
-                    whole.check_time()
+                    self.whole.check_time()
                     if end.reason != "time":
                         going.remove(turn)
                     if not going or (end.reason == "numerical" and self.verifier.provable):
@@ -464,7 +464,6 @@ class _Attempt:
                     lowest = [search.lowest, *(float(later.bound) for later in work.margins[done + 1 :])]
                     units = (float(self.unit[work.numbers[later.base.margin]]) for later in work.margins[done:])
                     self.result.branched = min(bound / unit for bound, unit in zip(lowest, units, strict=True))
-        self.result.branched = 0.0
         return self.finish("verified")
 
     def _prove(self, collapsed: Collapsed, left: Tensor, domains: Domains, open_: Tensor) -> dict[int, MarginProof]:
