@@ -33,6 +33,8 @@ def test_presets_are_valid() -> None:
         ({"momentum": 1}, "momentum must be below 1"),
         ({"weight_decay": -1}, "weight_decay"),
         ({"grad_align": -1}, "grad_align"),
+        ({"grad_align_share": 0}, "set grad_align to 0"),
+        ({"grad_align_share": 1.5}, "grad_align_share"),
         ({"attack_steps": 0}, "attack_steps"),
         ({"validation_steps": 0}, "validation_steps"),
         ({"validation_images": 0}, "validation_images"),

@@ -52,7 +52,9 @@ def plain_input_gradient(model: nn.Module, images: Tensor, labels: Tensor, creat
     return torch.autograd.grad(loss, images, create_graph=create_graph)[0]
 
 
-def plain_fast_loss(model: nn.Module, images: Tensor, labels: Tensor, grad_align: float) -> Tensor:
+def plain_fast_loss(
+    model: nn.Module, images: Tensor, labels: Tensor, grad_align: float, aligned: int | None = None
+) -> Tensor:
     """FGSM, then GradAlign, each with gradients of its own, step by step as the papers write them."""
     delta = torch.empty_like(images).uniform_(-EPS, EPS, generator=generator())
     start = torch.clamp(images + delta, 0, 1)
@@ -64,7 +66,7 @@ def plain_fast_loss(model: nn.Module, images: Tensor, labels: Tensor, grad_align
     first = plain_input_gradient(model, images, labels, create_graph=False).flatten(1)
     second = plain_input_gradient(model, start, labels, create_graph=True).flatten(1)
     cosine = (first / first.norm(dim=1, keepdim=True) * second / second.norm(dim=1, keepdim=True)).sum(1)
-    return loss + grad_align * (1 - cosine.mean())
+    return loss + grad_align * (1 - cosine[:aligned].mean())
 
 
 @pytest.mark.parametrize("grad_align", [0.0, 0.2, 3.0])
@@ -73,6 +75,13 @@ def test_fast(model: nn.Module, batch: tuple[Tensor, Tensor], grad_align: float)
     assert_same(model, loss, plain_fast_loss(model, *batch, grad_align))
     assert set(figures) == {"adversarial_accuracy"} | ({"grad_align"} if grad_align else set())
     assert all(not figure.requires_grad for figure in figures.values())
+
+
+def test_grad_align_on_a_part(model: nn.Module, batch: tuple[Tensor, Tensor]) -> None:
+    count = len(batch[0])
+    for share, aligned in ((0.5, math.ceil(count / 2)), (1.0, count), (1e-9, count), (1 - 1e-9, count)):
+        loss, _ = FastAdversarialLoss(EPS, grad_align=3.0, grad_align_share=share)(model, *batch, generator())
+        assert_same(model, loss, plain_fast_loss(model, *batch, 3.0, aligned))
 
 
 def test_pgd(model: nn.Module, batch: tuple[Tensor, Tensor]) -> None:

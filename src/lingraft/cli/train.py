@@ -92,6 +92,9 @@ def train(
         ),
     ] = None,
     grad_align: Annotated[float, typer.Option(help="λ of GradAlign (fat); 0 switches it off.")] = 0.2,
+    grad_align_share: Annotated[
+        float | None, typer.Option(help="Share of each batch that GradAlign looks at. (default: of the preset)")
+    ] = None,
     attack_steps: Annotated[
         int | None, typer.Option(help="Steps of the attack in training. (default: pgd, trades: 10; certified: 1)")
     ] = None,
@@ -158,6 +161,7 @@ def train(
             gradient_clip=gradient_clip,
             initialization=initialization,
             grad_align=grad_align,
+            grad_align_share=grad_align_share,
             attack_steps=attack_steps,
             trades_beta=trades_beta,
             warm_up=warm_up,

@@ -54,6 +54,8 @@ class TrainingConfig:
     fgsm_step: float = 1.25
     #: λ of GradAlign
     grad_align: float = 0.2
+    #: share of each batch that GradAlign looks at
+    grad_align_share: float = 1.0
     #: steps of the attack inside PGD training, TRADES, MTL-IBP, SABR and (S)TAPS
     attack_steps: int = 10
     #: β of TRADES
@@ -94,6 +96,11 @@ class TrainingConfig:
             _check(name, getattr(self, name), at_least=0)
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise LingraftError(f"lr must be above 0, not {self.lr}.")
+        if not 0 < self.grad_align_share <= 1:
+            raise LingraftError(
+                f"grad_align_share must be above 0 and at most 1, not {self.grad_align_share}."
+                " For training without GradAlign, set grad_align to 0."
+            )
         if self.momentum >= 1:
             raise LingraftError(f"momentum must be below 1, not {self.momentum}.")
         lookup("optimizer", self.optimizer, OPTIMIZERS)
@@ -164,6 +171,8 @@ class TrainingConfig:
             del settings["optimizer"], settings["gradient_clip"]
         if self.initialization is None:
             del settings["initialization"]
+        if self.grad_align_share == 1:
+            del settings["grad_align_share"]
         return settings
 
 
@@ -210,7 +219,7 @@ def _small_box_training(config: TrainingConfig) -> ScheduledLoss:
 METHODS: dict[str, Method] = {
     "fat": Method(
         "fast adversarial training with GradAlign, the paper's",
-        lambda config: FastAdversarialLoss(config.ball, config.fgsm_step, config.grad_align),
+        lambda config: FastAdversarialLoss(config.ball, config.fgsm_step, config.grad_align, config.grad_align_share),
     ),
     "pgd": Method("adversarial training with PGD", lambda config: PgdLoss(config.ball, config.attack_steps)),
     "trades": Method("TRADES", lambda config: TradesLoss(config.ball, config.attack_steps, config.trades_beta)),
