@@ -11,6 +11,7 @@ from lingraft.errors import LingraftError
 from lingraft.files import append_line, read_lines
 from lingraft.model import zoo
 from lingraft.report.study import Study, studies
+from lingraft.report.write import write_report
 from lingraft.runs import Run
 from lingraft.solver.verifier import Result
 
@@ -111,3 +112,15 @@ def test_a_mask_that_is_gone_is_named(runs: list[Run], tmp_path: Path) -> None:
     shutil.copy(runs[0].weights_path, run.weights_path)
     with pytest.raises(LingraftError, match=r"model\.safetensors does not hold the masks"):
         _ = Study(run, "grafted").masks
+
+
+def test_figures_stay_where_weights_were_not_kept(runs: list[Run], tmp_path: Path) -> None:
+    whole = studies(runs)
+    copies = [Run(shutil.copytree(run.path, tmp_path / run.path.name)) for run in runs]
+    for run in copies:
+        run.weights_path.unlink()
+    light = studies(copies)
+    assert any(study.verifications for study in whole)
+    for with_weights, without in zip(whole, light, strict=True):
+        assert [row.as_dict() for row in without.rows] == [row.as_dict() for row in with_weights.rows]
+    assert write_report([run.path for run in copies], tmp_path / "report.html").exists()

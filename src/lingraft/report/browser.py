@@ -123,10 +123,10 @@ def _witness(study: Study, record: dict[str, Any]) -> Tensor | None:
 
 
 def _predictions(study: Study, images: Sequence[Tensor | None]) -> list[int | None]:
-    """What the network of the run takes each image for; None without an image, or if only code makes the network."""
+    """What the network of the run takes each image for; None without an image, or without the network."""
     there = [i for i, image in enumerate(images) if image is not None]
     predictions: list[int | None] = [None] * len(images)
-    if study.description.needs_code or not there:
+    if study.description.needs_code or not study.run.weights_path.exists() or not there:
         return predictions
     model = load(study.run)
     with torch.inference_mode():

@@ -61,12 +61,15 @@ class Study:
     def verifications(self) -> list[Verification]:
         """Of the weights that the run has now, by data set and ε. An image that was done twice counts once.
 
-        Verdicts that name another network than the last one does are left out: the same weights in changed code.
+        A run whose weights were not kept, to save room, is one of the weights that the last verdict is about. Verdicts
+        that name another network than the last one does are left out: the same weights in changed code.
         """
-        if not (self.run.verdicts_path.exists() and self.run.weights_path.exists()):
+        if not self.run.verdicts_path.exists():
             return []
-        weights = digest_weights(self.run)
-        records = [record for record in read_lines(self.run.verdicts_path) if record.get("weights") == weights]
+        records = list(read_lines(self.run.verdicts_path))
+        there = self.run.weights_path.exists()
+        weights = digest_weights(self.run) if there else records[-1].get("weights") if records else None
+        records = [record for record in records if record.get("weights") == weights]
         network = records[-1].get("network") if records else None
         #: (data set, ε) → image → its record and result
         places: dict[tuple[str, float | str], dict[int, tuple[dict[str, Any], Result]]] = {}
@@ -116,7 +119,7 @@ class Study:
 
     @cached_property
     def _grafted(self) -> dict[str, tuple[Tensor, tuple[Tensor, Tensor]]]:
-        if not self.grafted_share:
+        if not (self.grafted_share and self.run.weights_path.exists()):
             return {}
         tensors, _ = load_tensors(self.run.weights_path)
         try:
