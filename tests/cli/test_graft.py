@@ -165,7 +165,9 @@ def test_a_graft_goes_on_from_another_folder(parent: Path, tmp_path: Path, monke
 def test_mistakes_are_explained(parent: Path, tmp_path: Path):
     out = ("-o", tmp_path / "out")
     assert "between 0 and 1" in fails("graft", parent, "--ratio", 1.5, *out)
-    assert "unknown method 'pruning'" in fails("graft", parent, "--method", "pruning", *out)
+    told = fails("graft", parent, "--method", "pruning", *out)
+    assert "unknown method 'pruning'" in told
+    assert "auto" in told
     assert "unknown regularizer 'l2'" in fails("graft", parent, "--regularize", "l2", *out)
     assert "not a list of numbers" in fails("graft", parent, "--gamma", "2;1", *out)
     assert "--epochs" in fails("graft", parent, "--epochs", -1, *out)

@@ -16,7 +16,7 @@ from lingraft.data import ImageSet, spec_of
 from lingraft.device import limited_threads, resolve_device
 from lingraft.errors import LingraftError
 from lingraft.files import line_of, replacing
-from lingraft.grafting import FineTuning, GraftingConfig, fine_tuning_like
+from lingraft.grafting import METHODS, FineTuning, GraftingConfig, fine_tuning_like
 from lingraft.grafting.candidates import Candidate, best, require_best
 from lingraft.grafting.config import grafting_preset
 from lingraft.grafting.fine_tuning import describe_sites
@@ -27,7 +27,7 @@ from lingraft.model.code import is_code
 from lingraft.model.plan import GraftingPlan, plan
 from lingraft.model.sites import sites
 from lingraft.model.surgery import masks
-from lingraft.names import short_name
+from lingraft.names import lookup, short_name
 from lingraft.progress import console
 from lingraft.report.run_figures import write_front
 from lingraft.runs import ModelDescription, Run, load
@@ -134,6 +134,7 @@ def graft_and_tune(
     `lingraft.train`. `eps` may be a tensor of a radius for each feature, and `clip` is the range of values; by default
     both are those of the run. Single steps of it: `lingraft.score`, `select` and `graft`.
     """
+    lookup("method", method, {**METHODS, "auto": None})
     parent = kept_run(model, None)
     trained = None if parent is None else parent.summary().training
     settings = trained.settings if trained else {}
