@@ -44,7 +44,7 @@ def _assert_sound(model: nn.Module, region: Region, seed: int) -> None:
     bounds = _bounded(network, lower, upper)
     spec, offset = nets.margins(seed % 3), torch.tensor([0.3, -0.2], dtype=torch.float64)
     last = len(network.nodes) - 1
-    below, rows = bounds.functions(last, spec, offset)
+    below, rows, _ = bounds.functions(last, spec, offset)
     by_intervals = bounds.intervals(last, spec, offset)
     for b in range(len(lower)):
         points = nets.points(Region(lower[b], upper[b]), seed, 40, model)
@@ -113,7 +113,7 @@ def test_unfolded_boxes_have_the_same_open_neurons_and_margins(seed: int) -> Non
         for ours, theirs in zip(unfolded.found.bounds[i], rows.found.bounds[i], strict=True):
             torch.testing.assert_close(ours[open_], theirs[open_], rtol=0, atol=ROUNDING)
     last, spec, offset = len(network.nodes) - 1, nets.margins(0), torch.zeros(2, dtype=torch.float64)
-    for ours, theirs in zip(*(b.functions(last, spec, offset) for b in (unfolded, rows)), strict=True):
+    for ours, theirs in zip(*(b.functions(last, spec, offset)[:2] for b in (unfolded, rows)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=ROUNDING)
 
 
@@ -126,10 +126,10 @@ def test_a_batch_is_its_boxes_one_by_one(seed: int, kind: str, graft: bool) -> N
     lower, upper = _parts(nets.box(shape, seed, 0.8), seed)
     together = _bounded(network, lower, upper)
     spec, offset = nets.margins(0), torch.zeros(2, dtype=torch.float64)
-    below, rows = together.functions(len(network.nodes) - 1, spec, offset)
+    below, rows, _ = together.functions(len(network.nodes) - 1, spec, offset)
     for b in range(len(lower)):
         alone = _bounded(network, lower[b : b + 1], upper[b : b + 1])
-        one, row = alone.functions(len(network.nodes) - 1, spec, offset)
+        one, row, _ = alone.functions(len(network.nodes) - 1, spec, offset)
         torch.testing.assert_close(below[b], one[0], rtol=0, atol=ROUNDING)
         torch.testing.assert_close(rows[b], row[0], rtol=0, atol=ROUNDING)
         found = replace(
@@ -151,7 +151,7 @@ def test_on_points_bounds_are_values(seed: int, kind: str) -> None:
     points = nets.points(nets.box(shape, seed, 1.0), seed, 4)
     spec, offset = nets.margins(1), torch.zeros(2, dtype=torch.float64)
     bounds = _bounded(network, points, points)
-    below, _ = bounds.functions(len(network.nodes) - 1, spec, offset)
+    below, _, _ = bounds.functions(len(network.nodes) - 1, spec, offset)
     intervals = bounds.intervals(len(network.nodes) - 1, spec, offset)
     with torch.no_grad():
         torch.testing.assert_close(torch.maximum(below, intervals), model(points) @ spec.T, rtol=0, atol=1e-6)

@@ -36,7 +36,7 @@ def _search(network: Network, region: Region, spec: Tensor, offset: Tensor, **mo
         return points[broken[0]] if len(broken) else None
 
     return BoxSearch(
-        network, Sizes(network), spec, offset, Boxes.whole(lower, upper), more.pop("attack", attack), **more
+        network, Sizes(network), spec, offset, Boxes.whole(lower, upper, len(spec)), more.pop("attack", attack), **more
     )
 
 
@@ -55,7 +55,7 @@ def test_halves_are_the_box(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     ends = torch.randn(2, 5, 3, generator=generator, dtype=torch.float64)
     cut = torch.randint(0, 3, (5,), generator=generator)
-    boxes = Boxes(ends.amin(0), ends.amax(0) + 1e-3, torch.zeros(5), cut, torch.arange(5))
+    boxes = Boxes(ends.amin(0), ends.amax(0) + 1e-3, torch.zeros(5), cut, torch.arange(5), torch.ones(5, 1))
     halves = boxes.halves(5)
     assert halves.node.tolist() == list(range(5, 15))
     share = torch.rand(200, 5, 3, generator=generator, dtype=torch.float64)

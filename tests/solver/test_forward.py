@@ -119,7 +119,7 @@ def test_nothing_is_lost_where_one_factor_is_fixed() -> None:
     product = Network.from_module(_Gated().double().eval(), (2,))
     corner = torch.tensor([[-3.0, 2.0]]).double(), torch.tensor([[5.0, 2.0]]).double()
     exact = BoxBounds(product, *corner, Sizes(product))
-    low, _ = exact.functions(len(product.nodes) - 1, torch.ones(1, 1).double(), torch.zeros(1).double())
+    low, _, _ = exact.functions(len(product.nodes) - 1, torch.ones(1, 1).double(), torch.zeros(1).double())
     assert float(low) == pytest.approx(-6.0, abs=1e-9)
 
 

@@ -238,7 +238,7 @@ def _boxes_are_bounded() -> None:
                 z = values[network.nodes[i].inputs[0]].flatten(1)[:, None]
                 holds = ((z >= low.flatten(1) - ROUNDING) & (z <= high.flatten(1) + ROUNDING)).all(2)
                 assert bool((holds | ~inside).all())
-            below, rows = found.functions(len(network.nodes) - 1, spec, lowered)
+            below, rows, _ = found.functions(len(network.nodes) - 1, spec, lowered)
             here = margins - offset + lowered
             assert bool(((here[:, None] >= below - ROUNDING).all(2) | ~inside).all())
             open_ = torch.ones_like(below, dtype=torch.bool)
@@ -269,7 +269,7 @@ def _boxes_prove_what_is_true() -> None:
         network = Network.from_module(model, shape)
         for share in (0.02, -0.02):
             offset = torch.tensor([share - lowest], dtype=torch.float64)
-            start = boxes.Boxes.whole(region.lower, region.upper)
+            start = boxes.Boxes.whole(region.lower, region.upper, 1)
             search = boxes.BoxSearch(network, Sizes(network), spec, offset, start, lambda _: None)
             calls = iter(range(60))
             try:
@@ -754,8 +754,8 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @_mutation("boxes: rows from below")
 def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(f: Any, *a: Any) -> Any:
-        bound, rows = f(*a)
-        return bound, -rows
+        found = f(*a)
+        return found._replace(rows=-found.rows)
 
     _wrap(patch, box_bounds.BoxBounds, "functions", wrong)
 
@@ -763,8 +763,8 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @_mutation("boxes: bounds from above")
 def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(f: Any, *a: Any) -> Any:
-        bound, rows = f(*a)
-        return bound + rows.abs().sum(2), rows
+        found = f(*a)
+        return found._replace(below=found.below + found.rows.abs().sum(2))
 
     _wrap(patch, box_bounds.BoxBounds, "functions", wrong)
 

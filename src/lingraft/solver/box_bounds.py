@@ -4,10 +4,12 @@ What `bounds.py` does for one region is done for a batch of them: intervals, the
 these leave open, a row of its own on the way back. Rows of all boxes pass through the linear nodes together. Where that
 is far more work than going forward once (`forward.py`), forms that go forward bound the neurons instead; where the
 rows of one box are so many that they take much longer than calls do, the network is unfolded for each box by itself.
-Products have planes of their own in every box, and what they are written with is not looked at.
+Products have planes of their own in every box, and what they are written with is not looked at; functions of them are
+bounded by quadratic ones (`quadratic.py`).
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +23,7 @@ from lingraft.solver.intervals import UNDERFLOW, share, through_linear, through_
 from lingraft.solver.network import Network, device_of
 from lingraft.solver.nodes import Input, Product, Site
 from lingraft.solver.products import Planes, planes
+from lingraft.solver.quadratic import Curves, Form, Quadratics, total_size
 from lingraft.solver.region import Region
 from lingraft.solver.rounding import Sizes, allowance
 from lingraft.solver.rows import Rows, select
@@ -37,11 +40,23 @@ NEAR = 1e-9
 DEARER = 100.0
 
 
+class Functions(NamedTuple):
+    """Below L functions on each of B boxes: least values (B, L), with rounding paid for, and rows p (B, L, n) such that
+
+    on the box every function exceeds its least value by at least p·x less the minimum of that. Where the network has
+    products, they come from quadratic functions, as many.
+    """
+
+    below: Tensor
+    rows: Tensor
+    curves: Quadratics | None
+
+
 class BoxBounds:
     """Bounds of every site over B boxes from `lower` to `upper` (B, n), flat in the inner order, float64.
 
     `found` is as for one region, but every tensor has the boxes in front. With `dearer` 0, no neuron has a row,
-    and no box is unfolded.
+    no box is unfolded, and products have planes only. Nodes behind `last` are not looked at.
     """
 
     def __init__(
@@ -52,6 +67,7 @@ class BoxBounds:
         sizes: Sizes,
         budget: Budget = UNLIMITED,
         dearer: float = DEARER,
+        last: int | None = None,
     ):
         self.network, self.budget, self.dearer = network, budget, dearer
         shape = network.nodes[0].shape
@@ -71,9 +87,12 @@ class BoxBounds:
                 known.unfolding = None  # it is large
         self.forward = Forward(network, center, radius)
         self.planes: dict[int, Planes] = {}
+        #: what passes rows over products back, once all nodes are known
+        self.curves: Curves | None = None
+        forms: dict[int, tuple[Form, Form]] = {}
         squares = {j for node in network.nodes if isinstance(node, Product) for j in node.inputs[:2]}
         values: list[tuple[Tensor, Tensor]] = []
-        for i, node in enumerate(network.nodes):
+        for i, node in enumerate(network.nodes if last is None else network.nodes[: last + 1]):
             budget.check_time()
             inputs = [values[j] for j in node.inputs]
             if isinstance(node, Input):
@@ -90,19 +109,16 @@ class BoxBounds:
                     found.lines[i] = lines_of(node, below, above)
                 values.append(through_site(node, below, above))
             elif isinstance(node, Product):
-                factors, self.moved[i] = [values[j] for j in node.factors(network.nodes)], []
-                wide = _wide(*factors[0]) & _wide(*factors[1])  # else the product is a line
-                for number, j in enumerate(node.factors(network.nodes)):
-                    below, above = (t.clone(memory_format=torch.contiguous_format) for t in values[j])
-                    self.moved[i] += self._sharpen(j, wide, below, above)
-                    factors[number] = below, above
-                self.planes[i] = planes(*factors)
-                values.append(_product(factors[0], factors[1], inputs[2:]))
+                (first, second), forms[i] = self._factors(i, node, values)
+                self.planes[i] = planes(first, second)
+                values.append(_product(first, second, inputs[2:]))
             else:
                 values.append(through_linear(node, inputs))
             found.sizes.append(sizes.of(i, found.sizes, found))
             found.losses.append(sizes.share * found.sizes[i] + UNDERFLOW)
         self.values = values
+        if forms and dearer:
+            self.curves = Curves(network, found, self.forward.moving, forms)
 
     def __len__(self) -> int:
         return len(self.found.center)
@@ -111,6 +127,21 @@ class BoxBounds:
     def radius(self) -> Tensor:
         """Half widths (B, n) of the boxes."""
         return self.found.radius.flatten(1)
+
+    def _factors(
+        self, i: int, node: Product, values: list[tuple[Tensor, Tensor]]
+    ) -> tuple[list[tuple[Tensor, Tensor]], tuple[Form, Form]]:
+        """Bounds (B, *shape) of both factors of a product, sharpened, and their forms."""
+        places = node.factors(self.network.nodes)
+        wide = _wide(*values[places[0]]) & _wide(*values[places[1]])  # else the product is a line
+        bounds, forms, self.moved[i] = [], [], []
+        for j in places:
+            below, above = (t.clone(memory_format=torch.contiguous_format) for t in values[j])
+            form = Form.of_intervals(below.flatten(1), above.flatten(1), len(self.forward.moving))
+            self.moved[i] += self._sharpen(j, wide, below, above, form)
+            bounds.append((below, above))
+            forms.append(form)
+        return bounds, (forms[0], forms[1])
 
     def _known(self, i: int, lower: Tensor, upper: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Take over what is known of site `i` of each box by itself, in place, flat (B, size); what moves its taps."""
@@ -122,8 +153,13 @@ class BoxBounds:
                 moved.append((torch.full_like(by[i][0], b), *by[i]))
         return moved
 
-    def _sharpen(self, start: int, open_: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Bound the `open_` values of a node better than by intervals, in place, all (B, *shape); what moves them."""
+    def _sharpen(
+        self, start: int, open_: Tensor, lower: Tensor, upper: Tensor, form: Form | None = None
+    ) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Bound the `open_` values of a node better than by intervals, in place, all (B, *shape); what moves them.
+
+        What is found goes into their `form`, too.
+        """
         box, neuron = open_.flatten(1).nonzero(as_tuple=True)
         if not len(box):
             return []
@@ -134,6 +170,9 @@ class BoxBounds:
             low, high = (end.flatten(1) for end in self.forward.bounds(start))
             lower.copy_(torch.maximum(lower, low))
             upper.copy_(torch.maximum(torch.minimum(upper, high), lower))
+            if form is not None:
+                below, above = (end.flatten(2)[box, :, neuron] for end in self.forward.pairs[start])
+                form.put(box, neuron, below[:, 0], below[:, 1:], above[:, 0], above[:, 1:])
             return [(box, neuron, self.forward.moved(start, box, neuron))]
         moved = []
         for some in self._chunks(start, len(box)):
@@ -141,10 +180,14 @@ class BoxBounds:
             pending, constant = self._rows_of(start, place[1])
             both = {j: rows.and_negated() for j, rows in pending.items()}
             bound, rows = self._below(both, torch.cat([constant, -constant]), place[0].repeat(2))
-            (low, high), (one, other) = (bound - self.found.losses[start]).chunk(2), rows.abs().chunk(2)
+            low, high = (bound - self.found.losses[start]).chunk(2)
             lower[place] = torch.maximum(lower[place], low)
             upper[place] = torch.maximum(torch.minimum(upper[place], -high), lower[place])
-            moved.append((*place, (one + other) * self.radius.index_select(0, place[0])))
+            one, other = (rows * self.radius.index_select(0, place[0]).repeat(2, 1)).chunk(2)
+            moved.append((*place, one.abs() + other.abs()))
+            if form is not None:
+                one, other = one[:, self.forward.moving], -other[:, self.forward.moving]
+                form.put(*place, low + one.abs().sum(1), one, -high - other.abs().sum(1), other)
         return moved
 
     def _rows_of(self, start: int, values: Tensor) -> tuple[dict[int, Rows], Tensor]:
@@ -165,7 +208,7 @@ class BoxBounds:
         found, lost = self.found, torch.zeros_like(constant)
 
         def at_node(i: int, rows: Rows) -> None:
-            lost.add_(rows.coefficients.flatten(1).abs().sum(1), alpha=found.losses[i])
+            lost.add_(total_size(rows), alpha=found.losses[i])
             if watch is not None:
                 watch(i, rows)
 
@@ -175,26 +218,46 @@ class BoxBounds:
         center, radius = (t.flatten(1).index_select(0, box) for t in (found.center, found.radius))
         return constant + (p * center - p.abs() * radius).sum(1) - lost, p
 
-    def functions(self, node: int, spec: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
-        """Of spec·values + offset, where spec (L, size) is about the values of a vector `node`, below which they lie:
+    def functions(self, node: int, spec: Tensor, offset: Tensor, wanted: Tensor | None = None) -> "Functions":
+        """Below spec·values + offset, where spec (L, size) is about the values of a vector `node`.
 
-        lower bounds (B, L) with rounding paid for, and rows p (B, L, n) such that on the box every function exceeds its
-        bound by at least p·x less the minimum of that.
+        Those that are not `wanted` (B, L) are 0.
         """
         # properties ask for the same function in several of their parts
         both, same = torch.cat([spec, offset[:, None]], 1).unique(dim=0, return_inverse=True)
         spec, offset = both[:, :-1], both[:, -1]
-        count = len(spec)
-        bounds, rows = [], []
-        for some in self._chunks(node, len(self) * count):
-            number = torch.arange(some.start, some.stop, device=spec.device)
-            which = number % count
-            bound, row = self._below({node: Rows(spec[which])}, offset[which], number // count)
+        less = offset - allowance(self.found.losses[: node + 1], self.found.sizes[node], spec, offset)
+        asked = torch.ones(len(self), len(spec), dtype=torch.bool, device=spec.device)
+        if wanted is not None:
+            asked = torch.zeros_like(asked, dtype=spec.dtype).index_add_(1, same, wanted.to(spec.dtype)) > 0
+        box, which = asked.nonzero(as_tuple=True)
+        bounds, rows, curves = [], [], []
+        for some in self._chunks(node, len(box)):
+            if self.curves is None:
+                bound, row = self._below({node: Rows(spec[which[some]])}, less[which[some]], box[some])
+            else:
+                curve = self.curves.below(node, spec[which[some]], less[which[some]], box[some], self.budget)
+                bound, row, _ = curve.tangents()
+                row = self.unscaled(row, box[some])
+                curves.append(curve)
             bounds.append(bound)
             rows.append(row)
-        paid = allowance(self.found.losses[: node + 1], self.found.sizes[node], spec, offset)
-        below, over = torch.cat(bounds).view(-1, count) - paid, torch.cat(rows).view(len(self), count, -1)
-        return below[:, same], over[:, same]
+
+        def placed(parts: list[Tensor]) -> Tensor:
+            found = torch.cat(parts)
+            whole = found.new_zeros(*asked.shape, *found.shape[1:])
+            whole[box, which] = found
+            return whole[:, same]
+
+        known = Quadratics(*(placed(list(parts)) for parts in zip(*curves, strict=True))) if curves else None
+        return Functions(placed(bounds), placed(rows), known)
+
+    def unscaled(self, rows: Tensor, box: Tensor) -> Tensor:
+        """Rows (R, m) over the inputs that move, in units of the radius of a `box` (R,), as rows over all (R, n)."""
+        radius = self.radius.index_select(0, box)
+        over = torch.zeros_like(radius)
+        over[:, self.forward.moving] = rows
+        return torch.where(radius > 0, over / radius, 0.0)
 
     def intervals(self, node: int, spec: Tensor, offset: Tensor) -> Tensor:
         """Lower bounds (B, L) of spec·values + offset from the intervals of the values of a vector `node`."""
@@ -206,7 +269,8 @@ class BoxBounds:
         """What relaxations take from rows (R, size) over `node`, each in its `box` (R,), as each input's part (B, n).
 
         A neuron, or a product, takes its gap times the coefficient that the row has there. Its gap is due to the inputs
-        by as much as each moves it: cut in half, an input moves it half as far.
+        by as much as each moves it: cut in half, an input moves it half as far. Where functions bend down, that is due
+        to the inputs themselves.
         """
         gaps = {i: part.gap for i, part in self.planes.items()}
         for i in self.found.lines:
@@ -215,13 +279,21 @@ class BoxBounds:
             gaps[i] = site.activation.gap(*self.found.bounds[i])
         felt = {i: torch.zeros_like(gap) for i, gap in gaps.items()}
 
+        columns = 1 if self.curves is None else self.curves.columns
+
         def watch(i: int, rows: Rows) -> None:
             if i in felt:
-                felt[i].index_add_(0, box[some], rows.whole(felt[i].shape[1:]).coefficients.abs())
+                coefficients = rows.whole(felt[i].shape[1:]).coefficients.abs()
+                felt[i].index_add_(0, box[some], coefficients.unflatten(0, (-1, columns)).sum(1))
 
-        for some in self._chunks(node, len(rows)):
-            self._below({node: Rows(rows[some])}, rows.new_zeros(len(rows[some])), box[some], watch)
         harm = torch.zeros_like(self.radius)
+        for some in self._chunks(node, len(rows)):
+            none = rows.new_zeros(len(rows[some]))
+            if self.curves is None:
+                self._below({node: Rows(rows[some])}, none, box[some], watch)
+            else:
+                _, _, delta = self.curves.below(node, rows[some], none, box[some], self.budget, watch).tangents()
+                harm[:, self.forward.moving] = harm[:, self.forward.moving].index_add(0, box[some], delta)
         for i, parts in self.moved.items():
             taken = (felt[i] * gaps[i]).flatten(1)
             for which, neuron, moved in parts:
@@ -231,7 +303,7 @@ class BoxBounds:
 
     def _chunks(self, start: int, count: int) -> Iterator[slice]:
         """Cut so many rows over node `start` into parts that stay within CHUNK, watching the time."""
-        width = row_width(self.network, start, self.budget)
+        width = row_width(self.network, start, self.budget) * (1 if self.curves is None else self.curves.columns)
         self.budget.allow(64 * width)
         step = max(1, CHUNK // width)
         for first in range(0, count, step):

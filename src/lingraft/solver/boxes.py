@@ -19,6 +19,7 @@ from lingraft.solver.halfspaces import clipped, combined
 from lingraft.solver.margin import proven
 from lingraft.solver.network import Network
 from lingraft.solver.proof import BoxProof, Cut
+from lingraft.solver.quadratic import Quadratics
 from lingraft.solver.rounding import Sizes
 
 #: Regions with at most so many inputs that have any width are worth cutting: halving each once makes a million boxes.
@@ -35,7 +36,8 @@ Attack = Callable[[Tensor], Tensor | None]
 class Boxes:
     """N boxes from `lower` to `upper` (N, n), flat in the inner order, and how low the margins may be (N,) there.
 
-    `cut` (N,) is the input to cut them at, `node` (N,) their number in a proof.
+    `cut` (N,) is the input to cut them at, `node` (N,) their number in a proof, `wanted` (N, L) says which margins are
+    not proven on what they are parts of.
     """
 
     lower: Tensor
@@ -43,13 +45,15 @@ class Boxes:
     bound: Tensor
     cut: Tensor
     node: Tensor
+    wanted: Tensor
 
     @classmethod
-    def whole(cls, lower: Tensor, upper: Tensor) -> "Boxes":
-        """One box from lower to upper (n,)."""
+    def whole(cls, lower: Tensor, upper: Tensor, margins: int) -> "Boxes":
+        """One box from lower to upper (n,), for that many margins."""
         bound = torch.full((1,), -torch.inf, dtype=torch.float64, device=lower.device)
         widest = (upper - lower).argmax()[None]
-        return cls(lower[None].double(), upper[None].double(), bound, widest, torch.zeros_like(widest))
+        wanted = torch.ones(1, margins, dtype=torch.bool, device=lower.device)
+        return cls(lower[None].double(), upper[None].double(), bound, widest, torch.zeros_like(widest), wanted)
 
     def __len__(self) -> int:
         return len(self.bound)
@@ -67,7 +71,7 @@ class Boxes:
         """Both halves of every box, with numbers from `first` on: first all lower ones, then all upper ones."""
         lower, upper = halves(self.lower, self.upper, self.cut)
         node = torch.arange(first, first + len(lower), device=self.node.device)
-        return Boxes(lower, upper, self.bound.repeat(2), self.cut.repeat(2), node)
+        return Boxes(lower, upper, self.bound.repeat(2), self.cut.repeat(2), node, self.wanted.repeat(2, 1))
 
 
 def halves(lower: Tensor, upper: Tensor, cut: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,24 +157,12 @@ class BoxSearch:
         """What is left to prove of the boxes, clipped, with their bounds."""
         self.visited += len(boxes)
         dearer = DEARER if self.proof is None else torch.inf  # a checker has rows, and no forms that go forward
-        bounds = BoxBounds(self.network, boxes.lower, boxes.upper, self.sizes, budget, dearer)
-        last = len(self.network.nodes) - 1
-        margin = bounds.intervals(last, self.spec, self.offset)
-        # the functions (B, L, K) whose maximum each margin is
-        if self.picked is None or self.maxima is None:
-            below, rows = (t.unsqueeze(2) for t in bounds.functions(last, self.spec, self.offset))
-            shares = torch.ones_like(below)
-        else:
-            size = self.picked.shape[:2]
-            offset = self.offset[:, None].expand(size).flatten()
-            parts = bounds.functions(self.maxima.node, self.picked.flatten(0, 1), offset)
-            below, rows = (t.unflatten(1, size) for t in parts)
-            together, row, shares = combined(below, rows, bounds.radius)
-            below, rows = torch.cat([below, together[:, :, None]], 2), torch.cat([rows, row[:, :, None]], 2)
-        margin = torch.maximum(margin, below.amax(2))
+        last = len(self.network.nodes) - 1 if self.picked is None or self.maxima is None else self.maxima.node
+        bounds = BoxBounds(self.network, boxes.lower, boxes.upper, self.sizes, budget, dearer, last)
+        margin, below, rows, shares = self._functions(bounds, last, boxes.wanted)
         if not bool(torch.isfinite(margin).all()):
             raise Exhausted("numerical")
-        open_ = ~proven(margin)
+        open_ = ~proven(margin) & boxes.wanted
         self._look(bounds, boxes, margin, rows)
         lower, upper = clipped(boxes.lower, boxes.upper, below, rows, open_)
         # what is clipped off has done its harm
@@ -179,11 +171,39 @@ class BoxSearch:
         if self.proof is not None:
             changed = ((lower > boxes.lower) | (upper < boxes.upper)).any(1)
             self.proof.keep(boxes.node, left, changed, shares)
-        return Boxes(lower, upper, margin.amin(1), cuts(lower, upper, harm), boxes.node).select(left)
+        bound, cut = torch.where(open_, margin, torch.inf).amin(1), cuts(lower, upper, harm)
+        wanted = open_ if self.proof is None else boxes.wanted  # a checker looks at each box by itself
+        return Boxes(lower, upper, bound, cut, boxes.node, wanted).select(left)
+
+    def _functions(self, bounds: BoxBounds, node: int, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Bounds (B, L) of the margins, the functions whose maximum each is and, behind them, their best combination.
+
+        That is, bounds (B, L, K), rows (B, L, K, n) and shares in the combination; K is 1 for a margin that is no
+        maximum.
+        """
+        if self.picked is None:
+            below, rows, _ = bounds.functions(node, self.spec, self.offset, wanted)
+            margin = torch.maximum(bounds.intervals(node, self.spec, self.offset), below)
+            return margin, below[:, :, None], rows[:, :, None], torch.ones_like(below)[:, :, None]
+        size = self.picked.shape[:2]
+        spec, offset = self.picked.flatten(0, 1), self.offset[:, None].expand(size).flatten()
+        below, rows, curves = bounds.functions(node, spec, offset, wanted.repeat_interleave(size[1], 1))
+        margin = torch.maximum(bounds.intervals(node, spec, offset), below).unflatten(1, size).amax(2)
+        below, rows = (t.unflatten(1, size) for t in (below, rows))
+        together, row, shares = combined(below, rows, bounds.radius)
+        if curves is not None:  # functions that bend down and up in the same place are together straighter
+            box, which = wanted.nonzero(as_tuple=True)
+            chosen = Quadratics(*(t.unflatten(1, size)[box, which] for t in curves)).weighted(shares[box, which])
+            least, over, _ = chosen.tangents()
+            better = least > together[box, which]
+            together[box, which] = torch.where(better, least, together[box, which])
+            row[box, which] = torch.where(better[:, None], bounds.unscaled(over, box), row[box, which])
+        below, rows = torch.cat([below, together[:, :, None]], 2), torch.cat([rows, row[:, :, None]], 2)
+        return torch.maximum(margin, together), below, rows, shares
 
     def _look(self, bounds: BoxBounds, boxes: Boxes, margin: Tensor, rows: Tensor) -> None:
         """Try the middle of every box, and the corner where its lowest margin should be lowest."""
-        row = rows[torch.arange(len(rows)), margin.argmin(1), -1]
+        row = rows[torch.arange(len(rows)), torch.where(boxes.wanted, margin, torch.inf).argmin(1), -1]
         corner = torch.where(row > 0, boxes.lower, boxes.upper)
         witness = self.attack(torch.cat([bounds.found.center.flatten(1), corner]))
         if witness is not None:

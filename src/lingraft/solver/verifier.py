@@ -27,7 +27,7 @@ from lingraft.solver.dual import Domains, Dual, root_domains
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.margin import MARGIN
 from lingraft.solver.network import Network
-from lingraft.solver.nodes import Site
+from lingraft.solver.nodes import Product, Site
 from lingraft.solver.nonlinearity import unstable
 from lingraft.solver.products import balanced
 from lingraft.solver.proof import BoxProof, MarginProof, Proof
@@ -315,6 +315,8 @@ class _Attempt:
         prove = partial(self._prove, collapsed, left, domains, open_)
         turns: list[Callable[[], Result | None]] = [lambda: self._branch(dual, exact, work, prove())]
         if self._moving_inputs <= FEW_INPUTS:
+            if any(isinstance(node, Product) for node in self.network.nodes):
+                turns = [partial(self._once, turns[0])]  # where products bend does not change with neurons
             turns.append(partial(self._split, self._box_search(lowest), prove))
         if conjunctions:
             turns.append(partial(self._propagate, conjunctions))
@@ -353,6 +355,16 @@ class _Attempt:
         """How many inputs have any width."""
         return int((self.problem.region.upper > self.problem.region.lower).sum())
 
+    def _once(self, turn: Callable[[], Result | None]) -> Result | None:
+        """A way to search that gives up after one turn, unless all time is over."""
+        try:
+            return turn()
+        except Exhausted as end:
+            self.whole.check_time()
+            if end.reason != "time":
+                raise
+            return None
+
     def _take_turns(self, *turns: Callable[[], Result | None]) -> Result:
         """Several ways to search, each for as long as the budget that it finds, until one of them has an answer.
 
@@ -386,7 +398,7 @@ class _Attempt:
             self.verifier.sizes,
             problem.spec[margins].double(),
             problem.offset[margins].double(),
-            Boxes.whole(lower, upper),
+            Boxes.whole(lower, upper, len(margins)),
             partial(self._look, margins[:1]),
             problem.maxima,
             self.budget.memory,
