@@ -1,5 +1,6 @@
 """Many boxes with margins of their own: what is called easy is true, and what is easy is found."""
 
+import pytest
 import random_networks as nets
 import torch
 from hypothesis import given, settings
@@ -13,16 +14,19 @@ from lingraft.solver.region import Region
 from lingraft.solver.rounding import Sizes
 
 
-def _many(seed: int, above: float) -> tuple[Network, ManyBoxes, Tensor]:
+def _many(seed: int, above: float, still: bool = False) -> tuple[Network, ManyBoxes, Tensor]:
     """Twenty boxes, each with two sets of two functions; and the lowest margin of each at points of it.
 
-    One of the functions of each set is `above` its lowest value at these points, the other far below.
+    If `still`, one of the three inputs is fixed in every box, in most of them the second. One of the functions of each set is `above` its lowest value at these points, the other far below.
     """
     model, shape = nets.vector(seed, hidden=(6, 5))
     network = Network.from_module(model, shape)
     generator = torch.Generator().manual_seed(seed)
     lower = torch.rand(20, 3, generator=generator, dtype=torch.float64)
     upper = lower + 0.3 * torch.rand(20, 3, generator=generator, dtype=torch.float64)
+    if still:
+        fixed = torch.where(torch.arange(20) < 17, 1, seed % 3)
+        upper[torch.arange(20), fixed] = lower[torch.arange(20), fixed]
     spec = torch.randn(4, 3, generator=generator, dtype=torch.float64)
     index = torch.randint(0, 4, (20, 2, 2), generator=generator)
     values = torch.stack(
@@ -37,16 +41,19 @@ def _many(seed: int, above: float) -> tuple[Network, ManyBoxes, Tensor]:
 
 
 @settings(max_examples=8, deadline=None)
-@given(seed=st.integers(0, 10**6))
-def test_what_is_easy_is_true(seed: int) -> None:
+@given(seed=st.integers(0, 10**6), still=st.booleans())
+def test_what_is_easy_is_true(seed: int, still: bool) -> None:
     for above in (0.2, 0.0, -0.01):
-        network, many, margins = _many(seed, above)
+        network, many, margins = _many(seed, above, still)
         easy = many.easy(network, Sizes(network), Budget())
         assert not bool((easy & (margins <= 0)).any())
 
 
-def test_wide_margins_are_easy() -> None:
-    network, many, _ = _many(3, 1.0)
+@pytest.mark.parametrize("still", [False, True])
+@pytest.mark.parametrize("above", [1.0, 0.01])
+def test_margins_are_easy(above: float, still: bool) -> None:
+    network, many, margins = _many(3, above, still)
+    assert bool((margins > 0).all())
     assert bool(many.easy(network, Sizes(network), Budget()).all())
 
 

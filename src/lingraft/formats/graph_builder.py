@@ -109,12 +109,11 @@ class GraphBuilder:
             sample = torch.func.functional_call(module, tensors, (self._samples[x],))
         return self._record(self.graph.call_module(name, (x,)), sample)
 
-    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+    def call(self, function: Callable[..., Any], *args: Any) -> fx.Node:
         """Call a torch function on values and plain numbers."""
-        values = [arg for arg in args if isinstance(arg, fx.Node)]
-        shape = None if kwargs or len(values) < len(args) else call_shape(function, [self.shape(v) for v in values])
-        sample = function(*fx.map_arg(args, self._sample), **kwargs) if shape is None else self._without_data(shape)
-        return self._record(self.graph.call_function(function, args, kwargs), sample)
+        shape = call_shape(function, fx.map_arg(args, self.shape))
+        sample = function(*fx.map_arg(args, self._sample)) if shape is None else self._without_data(shape)
+        return self._record(self.graph.call_function(function, args), sample)
 
     def method(self, name: str, x: fx.Node, *args: Any) -> fx.Node:
         """Call a tensor method."""

@@ -28,8 +28,10 @@ class Forward:
 
     def __init__(self, network: Network, center: Tensor, radius: Tensor):
         self.network, self.center, self.radius = network, center, radius
-        #: numbers of the inputs that have a width in any box
-        self.moving = radius.flatten(1).any(0).nonzero().flatten()
+        source = network.nodes[0]
+        assert isinstance(source, Input)
+        #: numbers of the inputs that have a width in any box; one of those that are known is a part of the constants
+        self.moving = radius.flatten(1)[:, : source.size - source.known].any(0).nonzero().flatten()
         #: how many nodes have been passed, and the functions of those that are still needed
         self.passed = 0
         self.pairs: dict[int, Pair] = {}
@@ -81,7 +83,9 @@ class Forward:
         index = torch.arange(d, device=form.device)
         form[:, 1 + index, self.moving] = self.radius.flatten(1)[:, self.moving]
         form = form.view(count, 1 + d, *self.center.shape[1:])
-        return _widened(form, form, share(1) * _size(form))
+        still = self.radius.flatten(1).clone()
+        still[:, self.moving] = 0.0
+        return _widened(form, form, share(1) * _size(form) + still.view_as(self.radius))
 
 
 def _sources(network: Network, node: Node) -> list[int]:

@@ -51,7 +51,9 @@ class Node:
 
 @dataclass
 class Input(Node):
-    """The image."""
+    """The image. The last `known` values of it are numbers but for rounding, in every region."""
+
+    known: int = field(default=0, metadata={"digest": False})
 
 
 @dataclass

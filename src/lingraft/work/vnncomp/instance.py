@@ -132,8 +132,7 @@ class Instance:
 
     def _without_easy(self, boxes: list[Box], limits: Limits, budget: Budget) -> list[Box]:
         """The boxes but those that are proven together at once; all, where more than few inputs have a width."""
-        regions = [_representable(box) for box in boxes]
-        lower, upper = torch.stack([r.lower for r in regions]), torch.stack([r.upper for r in regions])
+        lower, upper = (torch.from_numpy(np.stack([getattr(b, end) for b in boxes])) for end in ("lower", "upper"))
         if int((upper > lower).sum(1).max()) > FEW_INPUTS:
             return boxes
         verifier = self.network.verifier(limits.double)
@@ -150,7 +149,7 @@ class Instance:
         easy = many.easy(verifier.network, verifier.sizes, budget).nonzero().flatten().tolist()
         # that the network is what onnxruntime computes is seen at some of them
         for i in easy[:: max(1, len(easy) // COMPARED)]:
-            ends = torch.stack(regions[i].narrowed())
+            ends = torch.stack(_representable(boxes[i]).narrowed())
             if self._difference(boxes[i], *margins(self.network, boxes[i].unsafe, limits.double), ends) is not None:
                 return boxes
         done = set(easy)
