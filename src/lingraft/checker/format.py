@@ -80,14 +80,14 @@ class Rejected(LingraftError):
 class FacetShares:
     """Facets of taps: how many entries each tap has (T,), or nothing; their pixels and shares.
 
-    slopes (1, T), in 1/255, are below the taps in the functions that facets behind the first site are shares of; (0, T)
-    where there are none.
+    slopes (1, T), in 1/255, are below the taps in the functions that facets behind the first site are shares of; there
+    is no row where there are no such facets.
     """
 
     sizes: np.ndarray
     pixels: np.ndarray
     share: np.ndarray
-    slopes: np.ndarray
+    slopes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
 
 
 @dataclass
@@ -425,10 +425,9 @@ class _Decoder:
         return result
 
     def _tree(self, i: int, margin: int) -> Tree:
-        parts = {name: self._take(f"{i}.{name}") for name, _, _ in PARTS}
-        name = SLOPES[0]
-        parts[name] = self._take(f"{i}.{name}") if f"{i}.{name}" in self.entries else parts["rounds.alpha"][:0]
-        for name, kind, _ in [*PARTS, SLOPES]:
+        there = [*PARTS, SLOPES] if f"{i}.{SLOPES[0]}" in self.entries else PARTS
+        parts = {name: self._take(f"{i}.{name}") for name, _, _ in there}
+        for name, kind, _ in there:
             if kind == "u1":
                 parts[name] = np.cumsum(parts[name], axis=0, dtype=np.uint8)
         tree = tree_of(margin, parts)
