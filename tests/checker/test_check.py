@@ -162,7 +162,7 @@ def _with_facets(certificate: Certificate, sizes=None, pixels=(0,)) -> None:
         (lambda c: _with_facets(c, sizes=[2, -1] + [0] * (c.count - 2)), "facets do not fit"),
         (lambda c: _with_facets(c, pixels=[1]), "pixel that does not exist"),
         (lambda c: _with_facets(c, pixels=[-1]), "pixel that does not exist"),
-        (lambda c: _with_facets(c, sizes=[0] * (c.count - 1) + [1]), "behind the first site"),
+        (lambda c: _with_facets(c, sizes=[0] * (c.count - 1) + [1]), "behind the first site, without slopes"),
         (lambda c: c.trees[0].multipliers.beta.__setitem__(slice(None), 1e30), "not proven"),
         (lambda c: c.trees[0].multipliers.beta.__setitem__(slice(None), np.nan), "not proven"),
     ],

@@ -15,7 +15,7 @@ from lingraft.solver.budget import Budget, Exhausted, free_memory
 from lingraft.solver.clip import Forms
 from lingraft.solver.collapse import collapse
 from lingraft.solver.dual import Dual, root_domains
-from lingraft.solver.facets import first_site, fit
+from lingraft.solver.facets import Above, fit
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.network import Network
 from lingraft.solver.request import Request
@@ -44,9 +44,9 @@ def test_every_part_of_the_solver_stops_when_the_time_is_over() -> None:
     over = Budget(0.0)
     late = Dual(collapsed, torch.float64)
     late.budget = over
-    first, forms = first_site(collapsed), Forms(collapsed, dual, domains.exactly())
+    above, forms = Above(collapsed, domains), Forms(collapsed, dual, domains.exactly())
     forms.budget = over
-    assert first is not None
+    assert above.count
     assert forms.groups
     attack = Falsifier(network.to(torch.float32), region, spec, offset + 100, budget=over)
     for do in (
@@ -57,7 +57,7 @@ def test_every_part_of_the_solver_stops_when_the_time_is_over() -> None:
         lambda: Dual(collapsed, torch.float64, over),
         lambda: late.bound(domains),
         lambda: improve(late, domains, 1),
-        lambda: fit(first, late, domains),
+        lambda: fit(above, late, domains),
         lambda: tighten(late, late, domains, torch.arange(1), 1),
         lambda: Forms(collapsed, late, domains.exactly()),
         lambda: forms.clip(domains, dual.bounded(domains.exactly())),

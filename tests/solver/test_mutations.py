@@ -30,6 +30,7 @@ from lingraft.solver import (
     crown,
     dual,
     facets,
+    forms,
     halfspaces,
     intervals,
     matrix,
@@ -170,16 +171,17 @@ def _domains_are_bounded() -> None:
 def _facets_are_bounds() -> None:
     for model, region, points, spec, offset, margins in _networks():
         network, _, collapsed = nets.collapsed(model, region, spec, offset)
-        first = facets.first_site(collapsed)
-        if first is None:
+        above = facets.Above(collapsed, root_domains(collapsed, torch.float64).select(torch.tensor([0])))
+        if not above.count:
             continue
         z, _ = nets.tap_values(network, collapsed, points)
         x = network.inside(points).flatten(1).t() - collapsed.center[:, None]
         x = x / collapsed.radius[:, None].clamp(min=1e-30)  # a pixel may be fixed
         exact, domains = Dual(collapsed, torch.float64), root_domains(collapsed, torch.float64)
         for i in range(len(domains)):
-            found = first.facets(facets.fit(first, exact, domains.select(torch.tensor([i]))))
-            assert bool((found.G.times(x) + found.g >= z[: len(found.g)].clamp(min=0) - ROUNDING).all())
+            found = above.facets(facets.fit(above, exact, domains.select(torch.tensor([i]))))
+            higher = found.G.times(x) + found.g >= z[: len(found.g)].clamp(min=0) - ROUNDING
+            assert bool((higher | ~found.used).all())
             for share in (0.5, 1.0):
                 domain = domains.select(torch.tensor([i]))
                 domain.alpha[: len(found.g)] = share
@@ -652,16 +654,26 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @_mutation("facets: constant")
 def _(patch: pytest.MonkeyPatch) -> None:
-    _wrap(patch, facets.FirstSite, "facets", lambda f, *a: f(*a)._replace(g=-f(*a).g))
+    _wrap(patch, facets.Above, "facets", lambda f, *a: f(*a)._replace(g=-f(*a).g))
 
 
 @_mutation("facets: coefficients")
 def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(f: Any, *a: Any) -> dual.Facets:
-        G, g = f(*a)
-        return dual.Facets(matrix.Matrix(-G.forward, -G.backward), g)
+        G, g, used = f(*a)
+        opposite = [(0, matrix.Matrix.of_dense(-G.times(torch.eye(G.shape[1], dtype=g.dtype))))]
+        return dual.Facets(matrix.Stack(opposite, *G.shape), g, used)
 
-    _wrap(patch, facets.FirstSite, "facets", wrong)
+    _wrap(patch, facets.Above, "facets", wrong)
+
+
+@_mutation("facets: functions below instead of above")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, self: Any, some: Tensor, sign: float) -> tuple[Tensor, Tensor]:
+        p, c = f(self, some, -sign)
+        return -p, -c
+
+    _wrap(patch, forms.Before, "below", wrong)
 
 
 @_mutation("facets: share")

@@ -10,12 +10,12 @@ the rounding of these sums can take is Σ|λ|·cost (see `collapse.py`). A part 
 (see `facets.py`), which adds to the coefficients of the image alone.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from lingraft.checker.collapse import Collapsed
-from lingraft.checker.facets import Facets
+from lingraft.checker.collapse import Collapsed, Matrix
 from lingraft.checker.rounding import UNDERFLOW, Array, down, gamma
 from lingraft.checker.rows import Integers
 
@@ -28,6 +28,19 @@ class Columns:
     p: Array
     c: Array
     slack: Array
+
+
+@dataclass
+class Facets:
+    """h ≤ G·d + g for taps of a site that are `used` (m, 1), of its m: G (m, pixels) and g (m,).
+
+    A multiplier of size 1 on such a bound loses `cost` (m,) by rounding.
+    """
+
+    used: np.ndarray
+    G: Matrix
+    g: Array
+    cost: Array
 
 
 def margin(of: Collapsed, number: int) -> Columns:
@@ -70,14 +83,14 @@ def below(
     upper: Array,
     alpha: Array,
     push: Array | None,
-    facets: Facets | None = None,
+    facets: Mapping[int, Facets] | None = None,
     sites: int | None = None,
 ) -> Below:
     """Linear functions of the image below the rows, where lower ≤ z ≤ upper (T, B) or (T, 1).
 
     `alpha` (T, B) is the slope of the line below an open relu; `push` (T, B) is subtracted from λ, it is +β where z ≥ 0
-    and −β where z ≤ 0 is known. Of a negative coefficient on an open relu, the share α uses `facets`. With `sites`, the
-    rows have no coefficients on taps from that site on.
+    and −β where z ≤ 0 is known. Of a negative coefficient on an open relu, the share α uses the `facets` of its site, by
+    the number of the site's first tap. With `sites`, the rows have no coefficients on taps from that site on.
     """
     width = alpha.shape[1]
     q = np.repeat(rows.q, width, axis=1) if rows.q.shape[1] == 1 else rows.q.copy()
@@ -91,12 +104,13 @@ def below(
         here = slice(block.first, block.last)
         mine, low, high = q[here], lower[here], upper[here]
         on, open_ = low >= 0, (low < 0) & (high > 0)
-        if facets is not None and not block.first:
-            over = np.where(open_ & facets.used & (mine < 0), mine * alpha[here], 0.0)
+        above_relus = facets.get(block.first) if facets is not None else None
+        if above_relus is not None:
+            over = np.where(open_ & above_relus.used & (mine < 0), mine * alpha[here], 0.0)
             mine = mine - over
-            error = error + gamma(1) * (reach[here] @ np.abs(mine)) + facets.cost @ np.abs(over)
-            line += facets.g @ over
-            p += facets.G.T @ over
+            error = error + gamma(1) * (reach[here] @ np.abs(mine)) + above_relus.cost @ np.abs(over)
+            line += above_relus.g @ over
+            p += above_relus.G.T @ over
         above = np.where(open_, high / np.where(open_, high - low, 1.0), on)
         step = np.where(mine > 0, np.where(open_, alpha[here], on), above) * mine  # λ
         if push is not None:

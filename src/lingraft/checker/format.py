@@ -65,6 +65,8 @@ PARTS = [
     ("clips.multipliers.taps", "i4", 1), ("clips.multipliers.beta", "f4", 1),
 ]  # fmt: skip
 
+#: The array of a tree that is there only if facets need it, and its type and rank.
+SLOPES = ("facets.slopes", "u1", 2)
 
 #: The arrays of a tree of boxes, which need not be there: name, type and rank.
 BOXES = [("boxes.margins", "i4", 1), ("boxes.nodes", "i4", 1), ("boxes.points", "f8", 1), ("boxes.shares", "f8", 2)]
@@ -76,11 +78,16 @@ class Rejected(LingraftError):
 
 @dataclass
 class FacetShares:
-    """Facets of the first site's taps: how many entries each tap has (T,), or nothing; their pixels and shares."""
+    """Facets of taps: how many entries each tap has (T,), or nothing; their pixels and shares.
+
+    slopes (1, T), in 1/255, are below the taps in the functions that facets behind the first site are shares of; there
+    is no row where there are no such facets.
+    """
 
     sizes: np.ndarray
     pixels: np.ndarray
     share: np.ndarray
+    slopes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
 
 
 @dataclass
@@ -239,7 +246,8 @@ def _arrays_of(certificate: Certificate) -> list[tuple[str, str, np.ndarray]]:
         found += [("constraints", "f8", certificate.constraints[0]), ("offsets", "f8", certificate.constraints[1])]
     found.append(("taps", "i4", np.concatenate([np.zeros(0, np.int32), *certificate.taps.values()])))
     for i, tree in enumerate(certificate.trees):
-        found += [(f"{i}.{name}", kind, attrgetter(name)(tree)) for name, kind, _ in PARTS]
+        parts = [*PARTS, SLOPES] if len(tree.facets.slopes) else PARTS
+        found += [(f"{i}.{name}", kind, attrgetter(name)(tree)) for name, kind, _ in parts]
     if certificate.boxes is not None:
         found += [(name, kind, attrgetter(name)(certificate)) for name, kind, _ in BOXES]
     return [(name, kind, np.ascontiguousarray(array, dtype=TYPES[kind])) for name, kind, array in found]
@@ -361,7 +369,8 @@ class _Decoder:
         if len(self.header["trees"]) * len(PARTS) > len(self.entries):
             raise Rejected("arrays of trees are missing")
         for i in range(len(self.header["trees"])):
-            expected |= {f"{i}.{name}": ((kind,), rank) for name, kind, rank in PARTS}
+            parts = [*PARTS, SLOPES] if f"{i}.{SLOPES[0]}" in self.entries else PARTS
+            expected |= {f"{i}.{name}": ((kind,), rank) for name, kind, rank in parts}
         if BOXES[0][0] in self.entries:
             expected |= {name: ((kind,), rank) for name, kind, rank in BOXES}
         for name in self.entries.keys() ^ expected.keys():
@@ -416,11 +425,14 @@ class _Decoder:
         return result
 
     def _tree(self, i: int, margin: int) -> Tree:
-        parts = {name: self._take(f"{i}.{name}") for name, _, _ in PARTS}
-        for name, kind, _ in PARTS:
+        there = [*PARTS, SLOPES] if f"{i}.{SLOPES[0]}" in self.entries else PARTS
+        parts = {name: self._take(f"{i}.{name}") for name, _, _ in there}
+        for name, kind, _ in there:
             if kind == "u1":
                 parts[name] = np.cumsum(parts[name], axis=0, dtype=np.uint8)
         tree = tree_of(margin, parts)
+        if len(tree.facets.slopes) > 1:
+            raise Rejected("the parts of a tree do not fit together")
         for lengths in (
             {len(tree.rounds.taps), len(tree.rounds.sides), len(tree.rounds.gamma), len(tree.rounds.alpha)},
             {len(tree.clips.forms_in_force), len(tree.clips.forms_alpha), len(tree.clips.groups)},

@@ -46,10 +46,11 @@ class _Proof:
         self.of, self.order, self.tree = of, order, tree
         _pay(of, tree)
         self.goal = margin(of, column)
-        self.facets = make_facets(of, order, pixels, tree.facets)
         self.width = max(1, min(BATCH // max(1, of.count), MOST // (of.count + len(of.radius))))
         #: slopes of open taps that the certificate does not name
         self.usual = (of.upper > -of.lower).astype(np.float64)
+        slopes = self._slopes(tree.facets.slopes)[:, 0] if len(tree.facets.slopes) else self.usual
+        self.facets = make_facets(of, order, pixels, tree.facets, slopes)
         self.starts = {id(m): _starts(m, self._exist(m.taps)) for m in (tree.multipliers, tree.clips.multipliers)}
 
     def check(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from lingraft.ball import Range
-from lingraft.checker.format import CLIPPED, DONE, EMPTY, LEAF, PARTS, TYPES, BoxTree, Certificate, Tree, tree_of
+from lingraft.checker.format import CLIPPED, DONE, EMPTY, LEAF, PARTS, SLOPES, TYPES, BoxTree, Certificate, Tree, tree_of
 from lingraft.checker.network import Network as CheckedNetwork
 from lingraft.checker.network import inner_places
 from lingraft.errors import LingraftError
@@ -132,7 +132,7 @@ def _tree(proof: MarginProof, taps: int, pixels: np.ndarray) -> Tree:
     }
     arrays = {
         name: np.array(parts[name], np.dtype(TYPES[kind])).reshape((-1, taps) if rank == 2 else -1)
-        for name, kind, rank in PARTS
+        for name, kind, rank in [*PARTS, SLOPES]
     }
     return tree_of(proof.margin, arrays)
 
@@ -187,13 +187,14 @@ def _multipliers(prefix: str, records: list[tuple[Bounded, int]], unit: float) -
 def _facets(shares: Shares | None, taps: int, pixels: np.ndarray) -> dict[str, Any]:
     """Pixels and shares of each tap in turn."""
     if shares is None:
-        return {"facets.sizes": [], "facets.pixels": [], "facets.share": []}
+        return {"facets.sizes": [], "facets.pixels": [], "facets.share": [], "facets.slopes": []}
     tap = _array(shares.tap)
     order = np.argsort(tap, kind="stable")
     return {
         "facets.sizes": np.bincount(tap, minlength=taps),
         "facets.pixels": pixels[_array(shares.pixel)[order]],
         "facets.share": _array(shares.share)[order],
+        "facets.slopes": _array(shares.slopes),
     }
 
 

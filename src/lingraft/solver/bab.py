@@ -15,7 +15,7 @@ from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.clip import Forms
 from lingraft.solver.collapse import Collapsed
 from lingraft.solver.dual import Domains, Dual, Evaluation
-from lingraft.solver.facets import first_site, fit
+from lingraft.solver.facets import Above, fit, in_full
 from lingraft.solver.leaf import solve_leaf
 from lingraft.solver.margin import MARGIN, proven
 from lingraft.solver.proof import Clip, MarginProof, Split, UsedForms, whole
@@ -204,18 +204,20 @@ class Search:
         self.lowest = 0.0
 
     def _use_facets(self, base: Domains, bound: Tensor) -> tuple[Domains, Tensor]:
-        """Bound the first site's taps by facets from now on if that pays for the whole region.
+        """Bound taps of the first sites by facets from now on if that pays for the whole region.
 
         The region with new multipliers then, and its new bound.
         """
-        first = first_site(self.collapsed) if self.worth.facets.over() else None
-        if first is None:
+        if not self.worth.facets.over():
             return base, bound
         self.budget.check_time()
-        shares = fit(first, self.dual, base)
-        facets = first.facets(shares)
+        above = Above(self.collapsed, base)
+        if not above.count:
+            return base, bound
+        shares = fit(above, self.dual, base)
+        facets = above.facets(shares)
         dual = self.dual.with_facets(facets)
-        better, improved = improve(dual, replace(base, alpha=self._first_alpha(base, 1.0)), REGION_STEPS, enough=ENOUGH)
+        better, improved = improve(dual, in_full(above, dual, base), REGION_STEPS, enough=ENOUGH)
         pays = bool(better - bound > WORTHWHILE_FACETS * bound.abs())
         self.worth.facets.tried(pays)
         if not pays:
@@ -225,11 +227,13 @@ class Search:
             self.proof.facets = shares
         return replace(base, alpha=improved.alpha), better
 
-    def _first_alpha(self, base: Domains, value: float | Tensor) -> Tensor:
-        """α of the base, but `value` where it is only the share of a facet, or would be."""
-        q = self.dual.bounded(base).q
-        where = (q < 0) & self.dual.open(base)
-        where[next(taps.last for taps in self.collapsed.taps if taps.last) :] = False
+    def _without_shares(self, base: Domains, value: float | Tensor) -> Tensor:
+        """α of the base, but `value` where it is only the share of a facet."""
+        facets, where = self.dual.facets, (self.dual.bounded(base).q < 0) & self.dual.open(base)
+        count = 0 if facets is None else len(facets.g)
+        where[count:] = False
+        if facets is not None:
+            where[:count] &= facets.used
         return torch.where(where, value, base.alpha)
 
     def _tighten(self, base: Domains, bound: Tensor) -> tuple[Domains, Tensor]:
@@ -245,7 +249,7 @@ class Search:
             self.patience = torch.inf
             return base, bound
         # the margin's facets are no good start for taps
-        alpha = base.alpha if self.dual.facets is None else self._first_alpha(base, 0.0)
+        alpha = base.alpha if self.dual.facets is None else self._without_shares(base, 0.0)
         start = replace(base, lower=base.lower.clone(), upper=base.upper.clone(), alpha=alpha)
         cost, chosen = score.topk(count)
         self.turns[chosen] += 1
@@ -292,7 +296,7 @@ class Search:
             exactly = base.exactly()
             if self.dual.facets is not None:
                 usual = relax_relu(base.lower, base.upper).lower_slope
-                exactly = replace(base, alpha=self._first_alpha(base, usual)).exactly()
+                exactly = replace(base, alpha=self._without_shares(base, usual)).exactly()
             self.forms = Forms(self.collapsed, self.exact, exactly)
             if self.proof is not None:
                 group = self.forms.group_of(self.collapsed.count)

@@ -19,13 +19,11 @@ from torch import Tensor
 from lingraft.model.activations import Lines
 from lingraft.solver.collapse import Collapsed
 from lingraft.solver.dual import Domains, Dual, Row, outward
+from lingraft.solver.forms import Before
 from lingraft.solver.margin import MARGIN
 
 #: Values of γ that are tried, in units of how far the form reaches over how far p reaches on the same pixels.
 GRID = (0.5, 2.0, 6.0)
-
-#: Columns that pass back together while forms are made.
-CHUNK = 256
 
 #: Terms of the norms that are in memory at once: they stay in the cache, where summing them is several times as fast
 #: as by `torch.cdist`.
@@ -61,7 +59,7 @@ class Forms:
         lines = exact.lines(base)
         for number, taps in enumerate(collapsed.taps):
             if taps.last > taps.first and (taps.first or not taps.P.sparse):
-                self._add(collapsed, number, Lines(*(line[: taps.first] for line in lines)))
+                self._add(collapsed, number, lines)
         none = collapsed.c[:0].long()
         group = torch.cat([none, *[torch.full_like(g.pixels, i) for i, g in enumerate(self.groups)]])
         entries = torch.stack([group, torch.cat([none, *[g.pixels for g in self.groups]])])
@@ -72,19 +70,15 @@ class Forms:
     def _add(self, collapsed: Collapsed, number: int, lines: Lines) -> None:
         """Groups of one site's taps, by place: its rows are bounded like margins of the sites before it."""
         taps = collapsed.taps[number]
-        before = Dual(collapsed.up_to(number), torch.float64, self.budget)
-        numbers = torch.arange(taps.last - taps.first, device=taps.place.device)
-        order = taps.place.argsort(stable=True)
-        for some in numbers[order].split(CHUNK):
-            one_way = Row(*(t[..., some] for t in before.margins))
-            rows = Row(*(torch.cat([t, -t], dim=-1) for t in one_way))
-            found = before.backward(rows, Lines(*(line.expand(-1, 2 * len(some)) for line in lines)), None, None)
-            constant = found.c + found.p.abs().sum(0) - 2 * taps.loss[some].repeat(2)
+        before = Before(collapsed, number, lines, self.budget)
+        for some in before.pieces():
+            ways = [before.below(some, sign) for sign in (1.0, -1.0)]
+            p, constant = (torch.cat(parts, -1) for parts in zip(*ways, strict=True))
             places = taps.place[some]
             for place in places.unique().tolist():
                 here = (places == place).nonzero().flatten()
                 both = torch.cat([here, here + len(some)])
-                forms = found.p[:, both]
+                forms = p[:, both]
                 pixels = forms.any(1).nonzero().flatten()
                 forms = forms[pixels].t()
                 size = forms.abs().sum(1, keepdim=True).clamp(min=1e-30)

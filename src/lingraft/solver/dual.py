@@ -8,7 +8,7 @@ A domain is the region with some taps restricted to one side of a split. Domains
     bound = c − ‖p‖₁
 
 Any α ∈ [0, 1] and β ≥ 0 (any β in smooth networks) give a sound bound (α,β-CROWN, Xu et al. 2021, Wang et al. 2021).
-Taps of the first site may have a second upper bound h ≤ G·x + g (`facets.py`). Where q < 0, which leaves α without a
+Taps of the first sites may have a second upper bound h ≤ G·x + g (`facets.py`). Where q < 0, which leaves α without a
 use, it is the share of that bound: α·(G·x + g) + (1 − α)·(s·z + t).
 The gradient has a closed form: with the minimizer x* = −sign(p), z* and h* follow forward, and ∂bound/∂λ = z*, so
 autograd is not needed.
@@ -27,7 +27,7 @@ from lingraft.model.activations import Lines, activation
 from lingraft.model.activations.relu import relax_relu
 from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.collapse import Collapsed
-from lingraft.solver.matrix import Matrix
+from lingraft.solver.matrix import Stack
 
 #: In proofs, α is a multiple of one over this, so that certificates are small.
 STEPS_OF_ALPHA = 255
@@ -123,10 +123,11 @@ class Row(NamedTuple):
 
 
 class Facets(NamedTuple):
-    """h ≤ G·x + g over |x| ≤ 1, for the taps of the first site: G (F, n), g (F, 1)."""
+    """h ≤ G·x + g over |x| ≤ 1, for those of the first F taps that are `used` (F, 1): G (F, n), g (F, 1)."""
 
-    G: Matrix
+    G: Stack
     g: Tensor
+    used: Tensor
 
 
 @dataclass
@@ -152,9 +153,7 @@ class Dual:
         self.r = torch.cat([collapsed.c[:0], *r]).to(dtype)[:, None]
         scaled = [(t.first, t.last, t.P.scaled(self.radius), t.Q.to(dtype)) for t in collapsed.taps if t.last > t.first]
         self.taps = [(first, last, Q) for first, last, _, Q in scaled]
-        sparse = [(first, P) for first, _, P, _ in scaled if P.sparse]
-        self.sparse = Matrix.stacked(sparse, collapsed.count).to(dtype) if sparse else None
-        self.dense = [(first, last, P.to(dtype)) for first, last, P, _ in scaled if not P.sparse]
+        self.P = Stack([(first, P) for first, _, P, _ in scaled], collapsed.count, len(self.center)).to(dtype)
         shift = collapsed.c + self.center @ collapsed.p
         self.margins = Row(collapsed.q.to(dtype), (collapsed.p * self.radius[:, None]).to(dtype), shift.to(dtype))
         #: what a unit of λ on each tap may lose to rounding (T, 1): what its row did when it was made, and at most as
@@ -168,15 +167,17 @@ class Dual:
             self.relu[first:last] = activation(kind).pieces is not None
 
     def with_facets(self, facets: Facets) -> "Dual":
-        """The same with upper bounds of the first site's taps."""
+        """The same with upper bounds of the taps of the first sites."""
         result = copy(self)
-        result.facets = Facets(facets.G.to(self.dtype), facets.g.to(self.dtype))
+        result.facets = Facets(facets.G.to(self.dtype), facets.g.to(self.dtype), facets.used)
         return result
 
     def share(self, lines: Lines) -> Tensor:
         """How much of the facets (F, B) is used where q < 0: α of open taps, nothing of others."""
-        count = 0 if self.facets is None else len(self.facets.g)
-        return torch.where(lines.upper_slope[:count] < 1, lines.lower_slope[:count], 0.0)
+        if self.facets is None:
+            return lines.lower_slope[:0]
+        count = len(self.facets.g)
+        return torch.where((lines.upper_slope[:count] < 1) & self.facets.used, lines.lower_slope[:count], 0.0)
 
     def lines(self, domains: Domains) -> Lines:
         """Lines of the taps in each domain; the lower ones of ReLU taps that stay open are α·z."""
@@ -223,15 +224,17 @@ class Dual:
         width = lines.lower_slope.shape[1]
         q = rows.q.expand(-1, width).clone()
         slope, negative = torch.empty_like(q), torch.empty_like(q)
+        share = self.share(lines)
+        over = None if self.facets is None else torch.empty_like(share)
         for first, last, Q in reversed(self.taps):
             self.budget.check_time()
             here = slice(first, last)
             positive = q[here].clamp(min=0)
             torch.mul(positive, lines.lower_slope[here], out=slope[here])
             torch.sub(q[here], positive, out=negative[here])
-            if not first and self.facets is not None:
-                over = negative[here] * self.share(lines)
-                negative[here] -= over
+            if over is not None and first < len(over):
+                torch.mul(negative[here], share[here], out=over[here])
+                negative[here] -= over[here]
             slope[here].addcmul_(negative[here], lines.upper_slope[here])
             if push is not None:
                 slope[here] -= push[here]
@@ -243,10 +246,8 @@ class Dual:
         if self.smooth:
             c = c + (q.clamp(min=0) * lines.lower_intercept).sum(0)
             c = c if edge is None else c + edge
-        p = rows.p + self.sparse.transposed_times(slope) if self.sparse else rows.p.expand(-1, width).clone()
-        for first, last, P in self.dense:
-            p.addmm_(P.backward, slope[first:last])
-        if self.facets is not None:
+        p = self.P.transposed_times(slope).add_(rows.p)
+        if self.facets is not None and over is not None:
             p += self.facets.G.transposed_times(over)
             c = c + (over * self.facets.g).sum(0)
             if self.dtype == torch.float64:
@@ -257,24 +258,26 @@ class Dual:
         """The scaled minimizer x* (n, B); z* and h* (T, B) that it gives on the lines that were used; ∂bound/∂α."""
         x = row.p.sign().neg_()
         self.steps += x.shape[1]
-        z = self.sparse.times(x) + self.r if self.sparse else self.r.expand(-1, x.shape[1]).clone()
+        z = self.P.times(x).add_(self.r)
         h = torch.empty_like(z)
-        for first, last, P in self.dense:
-            z[first:last].addmm_(P.forward, x)
         below = row.q.sign().clamp_(max=0).add_(1)  # 1 or 0: choosing by a product is much faster than `torch.where`
         slope = torch.lerp(lines.upper_slope, lines.lower_slope, below)
         shift = torch.lerp(lines.upper_intercept, lines.lower_intercept, below)
+        share, beyond = self.share(lines), None
+        if self.facets is not None:
+            beyond = self.facets.G.times(x).add_(self.facets.g)
+            falling = (1 - below[: len(beyond)]).mul_(self.facets.used)
         for first, last, Q in self.taps:
             self.budget.check_time()
             here = slice(first, last)
             if first:
                 z[here] += Q.times(h[:first])
             torch.addcmul(shift[here], slope[here], z[here], out=h[here])
-            if not first and self.facets is not None:
-                beyond = (self.facets.G.times(x) + self.facets.g - h[here]).mul_(1 - below[here])
-                h[here].addcmul_(beyond, self.share(lines))
+            if beyond is not None and first < len(beyond):
+                beyond[here].sub_(h[here]).mul_(falling[here])
+                h[here].addcmul_(beyond[here], share[here])
         gradient = row.q.clamp(min=0).mul_(z)
-        if self.facets is not None:
+        if beyond is not None:
             gradient[: len(beyond)].addcmul_(row.q[: len(beyond)], beyond)
         return x, z, h, gradient
 
@@ -303,9 +306,7 @@ class Dual:
         one = torch.zeros(len(self.r), len(taps), dtype=self.dtype, device=taps.device)
         one[taps, torch.arange(len(taps), device=taps.device)] = 1
         q = torch.zeros_like(one)
-        p = self.sparse.transposed_times(one) if self.sparse else one.new_zeros(len(self.radius), len(taps))
-        for first, last, P in self.dense:
-            p.addmm_(P.backward, one[first:last])
+        p = self.P.transposed_times(one)
         for first, last, Q in self.taps:
             if first:
                 q[:first] += Q.transposed_times(one[first:last])

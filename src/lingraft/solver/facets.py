@@ -1,108 +1,219 @@
-"""Tighter upper bounds of the first site's ReLUs: functions of the image, not of z alone.
+"""Tighter upper bounds of ReLUs: functions of the image, not of z alone.
 
-The chord above relu(z) forgets which image gives z. Over the box |x| ≤ 1, for *any* vector G,
+The chord above relu(z) forgets which image gives z. Let W·x + w be above z for all images |x| ≤ 1: in the first site it
+is z itself, behind it what the lines of the taps before give (`forms.py`). Then, for *any* vector G,
 
-    relu(P·x + r)  ≤  G·x + g        g = max( ‖G‖₁, ‖P − G‖₁ + r )
+    relu(z)  ≤  relu(W·x + w)  ≤  G·x + g        g = max( ‖G‖₁, ‖W − G‖₁ + w )
 
-since g is the largest value of 0 − G·x and of P·x + r − G·x. The chord is G = s·P. The best ones are the facets of the
-concave envelope (Tjandraatmadja et al. 2020): to be tight at x, leave out the weights at which x pushes z up most, as
-many as can be left out with z ≤ 0 when all others push down, and count the others in full. Which x matters depends on
-the row to be bounded; G is chosen once for a margin, and α of a domain says how much of it is used (`dual.py`).
+since g is the largest value of 0 − G·x and of W·x + w − G·x. In the first site the chord is G = s·W. The best ones are
+the facets of the concave envelope (Tjandraatmadja et al. 2020): to be tight at x, leave out the weights at which x
+pushes z up most, as many as can be left out with z ≤ 0 when all others push down, and count the others in full. Which x
+matters depends on the row to be bounded; G is chosen once for a margin, and α of a domain says how much of it is used
+(`dual.py`).
 """
+
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from lingraft.model.activations import activation
+from lingraft.model.activations.relu import relax_relu
 from lingraft.solver.collapse import Collapsed
 from lingraft.solver.dual import Domains, Dual, Facets
-from lingraft.solver.matrix import Matrix
-from lingraft.solver.proof import Shares
+from lingraft.solver.forms import Before
+from lingraft.solver.matrix import Matrix, Stack
+from lingraft.solver.proof import Shares, whole
 
-#: G is P times a share of each weight, a multiple of one over this, so that certificates are small.
+#: G is W times a share of each weight, a multiple of one over this, so that certificates are small.
 STEPS_OF_SHARE = 15
 
 #: Steps of the search, and how many weights at most are sorted in each.
-STEPS, LARGEST = 20, 1 << 18
+STEPS, LARGEST = 20, 1 << 20
 
 
-class FirstSite:
-    """The rows P x + r of the first site over |x| ≤ 1, each with its K weights (F, K) at pixels (F, K), padded by 0."""
+@dataclass
+class Block:
+    """Functions above z of the taps `first` … of one site: K weights (m, K) at pixels (m, K), padded by 0; w (m,).
 
-    def __init__(self, collapsed: Collapsed):
-        taps = next(taps for taps in collapsed.taps if taps.last)
-        P = taps.P.scaled(collapsed.radius)
-        self.shape = P.forward.shape
-        if P.sparse:
-            self.tap, self.entry, value = P.entries()
-        else:
-            self.tap, self.entry = P.forward.nonzero(as_tuple=True)
-            value = P.forward[self.tap, self.entry]
-        sizes = self.tap.bincount(minlength=len(taps.r))
-        self.place = torch.arange(len(value), device=value.device) - (sizes.cumsum(0) - sizes)[self.tap]
-        self.weight = value.new_zeros(len(taps.r), int(sizes.max()))
-        self.pixel = torch.zeros_like(self.weight, dtype=torch.long)
-        self.weight[self.tap, self.place] = value
-        self.pixel[self.tap, self.place] = self.entry
-        self.r = taps.r + taps.P.times(collapsed.center[:, None])[:, 0]
+    The weights, in order, belong to taps (E,) of the block, pixels (E,), at places (E,) of `weight`.
+    """
 
-    def facets(self, shares: Shares) -> Facets:
-        """G and g."""
-        share = torch.zeros_like(self.weight)
-        share[self.tap, self.place] = shares.share.to(share.dtype) / STEPS_OF_SHARE
-        G = share * self.weight
-        g = torch.maximum(G.abs().sum(1), (self.weight - G).abs().sum(1) + self.r)
-        rows, pixels = self.shape
-        return Facets(Matrix.of(self.tap, self.entry, G[self.tap, self.place], (rows, pixels)), g[:, None])
+    first: int
+    tap: Tensor
+    entry: Tensor
+    place: Tensor
+    weight: Tensor
+    pixel: Tensor
+    w: Tensor
+
+    @property
+    def last(self) -> int:
+        """The number behind its last tap."""
+        return self.first + len(self.w)
+
+    @classmethod
+    def of(cls, first: int, rows: Tensor, w: Tensor) -> "Block":
+        """From functions rows·x + w, (m, n) and (m,)."""
+        tap, entry = rows.nonzero(as_tuple=True)
+        sizes = tap.bincount(minlength=len(w))
+        place = torch.arange(len(tap), device=tap.device) - (sizes.cumsum(0) - sizes)[tap]
+        weight = rows.new_zeros(len(w), max(1, int(sizes.max())))
+        pixel = torch.zeros_like(weight, dtype=torch.long)
+        weight[tap, place] = rows[tap, entry]
+        pixel[tap, place] = entry
+        return cls(first, tap, entry, place, weight, pixel, w)
+
+    def some(self, taps: Tensor) -> "Block":
+        """The same without lists of the weights, and of some taps of the block only."""
+        none = self.tap[:0]
+        return Block(self.first, none, none, none, self.weight[taps], self.pixel[taps], self.w[taps])
 
     def envelope(self, x: Tensor) -> Tensor:
-        """Shares (F, K) in [0, 1] of the facets of the concave envelopes at x (n,)."""
+        """Shares (m, K) in [0, 1] of the facets of the concave envelopes at x (n,)."""
         size = self.weight.abs()
         order = (x[self.pixel] * self.weight.sign()).argsort(1, descending=True)
         ordered = size.gather(1, order)
-        start = (self.r - size.sum(1))[:, None]
+        start = (self.w - size.sum(1))[:, None]
         value = torch.cat([start, start + 2 * ordered.cumsum(1)], 1).clamp(min=0)
         share = value.diff(dim=1) / (2 * ordered).clamp(min=1e-30)
         return torch.zeros_like(size).scatter(1, order, share.clamp(0, 1))
 
+    def on_image(self, factor: Tensor, pixels: int) -> Tensor:
+        """Σ factor·weight at each of so many pixels, for factors (m, K) or (m, 1)."""
+        terms = (factor * self.weight).flatten()
+        return torch.zeros(pixels, dtype=terms.dtype, device=terms.device).index_add_(0, self.pixel.flatten(), terms)
 
-def fit(first: FirstSite, dual: Dual, base: Domains) -> Shares:
+
+class Above:
+    """Functions above z of the taps of the first sites, over |x| ≤ 1 and the bounds of `base` (one domain).
+
+    As many sites as have few enough weights, of ReLUs. Those behind the first use the usual lines of the taps before.
+    """
+
+    def __init__(self, collapsed: Collapsed, base: Domains):
+        self.pixels = len(collapsed.center)
+        self.blocks: list[Block] = []
+        exactly = base.exactly()
+        lines = relax_relu(exactly.lower, exactly.upper)
+        #: the slopes below the taps that the functions use (T,), as proofs have them
+        self.slopes = whole(lines.lower_slope[:, 0])
+        left = LARGEST
+        for number, taps in enumerate(collapsed.taps):
+            if taps.last == taps.first:
+                continue
+            if activation(taps.kind).pieces is None:
+                break
+            block = self._block(Before(collapsed, number, lines), taps.first, left)
+            if block is None:
+                break
+            self.blocks.append(block)
+            left -= len(block.tap)
+
+    def _block(self, before: Before, first: int, most: int) -> Block | None:
+        """One site; None if it has too many weights."""
+        rows, constants, left = [], [], most
+        for some in before.pieces():
+            p, c = before.below(some, -1.0)
+            rows.append(-p.t())
+            constants.append(-c)
+            left -= int(p.count_nonzero())
+            if left < 0:
+                return None
+        order = torch.cat(before.pieces()).argsort()
+        return Block.of(first, torch.cat(rows)[order], torch.cat(constants)[order])
+
+    @property
+    def count(self) -> int:
+        """Number of taps that have functions: they are the first ones."""
+        return self.blocks[-1].last if self.blocks else 0
+
+    def facets(self, shares: Shares) -> Facets:
+        """G and g of the taps that have shares."""
+        used = torch.zeros(self.count, 1, dtype=torch.bool, device=shares.tap.device)
+        used[shares.tap] = True
+        parts, constants = [], []
+        for block in self.blocks:
+            here = used[block.first : block.last, 0]
+            entries = here[block.tap].nonzero().flatten()
+            tap, place = block.tap[entries], block.place[entries]
+            share = torch.zeros_like(block.weight)
+            mine = (shares.tap >= block.first) & (shares.tap < block.last)
+            share[tap, place] = shares.share[mine].to(share.dtype) / STEPS_OF_SHARE
+            G = share * block.weight
+            constants.append(torch.maximum(G.abs().sum(1), (block.weight - G).abs().sum(1) + block.w))
+            shape = (len(block.w), self.pixels)
+            parts.append((block.first, Matrix.of(tap, block.entry[entries], G[tap, place], shape)))
+        return Facets(Stack(parts, self.count, self.pixels), torch.cat(constants)[:, None], used)
+
+    def shares(self, share: list[Tensor], used: Tensor) -> Shares:
+        """From shares (m, K) of each block, of the taps that are used (F,)."""
+        taps, pixels, steps = [], [], []
+        for block, mine in zip(self.blocks, share, strict=True):
+            entries = used[block.first : block.last][block.tap].nonzero().flatten()
+            tap = block.tap[entries]
+            taps.append(block.first + tap)
+            pixels.append(block.entry[entries])
+            steps.append((mine[tap, block.place[entries]] * STEPS_OF_SHARE).round().to(torch.int8))
+        return Shares(torch.cat(taps), torch.cat(pixels), torch.cat(steps), self.slopes)
+
+
+def in_full(above: Above, dual: Dual, base: Domains) -> Domains:
+    """`base` (one domain) with α that uses facets in full, where an open tap has one in `dual` and its q is negative.
+
+    What a facet bounds goes to the image past the taps before, and may turn the sign of their q: so the last site first.
+    """
+    open_ = dual.open(base)
+    open_[above.count :] = False
+    found = base
+    for _ in above.blocks:
+        found = replace(base, alpha=torch.where((dual.bounded(found).q < 0) & open_, 1.0, base.alpha))
+    return found
+
+
+def fit(above: Above, dual: Dual, base: Domains) -> Shares:
     """Shares that make the bound of `base` (one domain, without facets so far) good; its other multipliers stay.
 
     The least value over the box of what bounds the margin, as a function of x, is a convex problem: the Frank-Wolfe
     method on its dual, where x is the mean of all minimizers so far, and each step moves G towards the facets at x.
     """
-    lines = dual.lines(base)
-    row = dual.bounded(base)
-    count = len(first.r)
-    q, slope, chord = (t[:count, 0].double() for t in (row.q, lines.lower_slope, lines.upper_slope))
-    up, down = q.clamp(min=0), q.clamp(max=0)
-    share = chord[:, None].expand_as(first.weight).clone()
-    p = row.p[:, 0].double()
+    count, used = above.count, torch.ones(above.count, 1, dtype=torch.bool, device=base.margin.device)
+    # what is bounded by facets, as if they were 0
+    nothing = dual.with_facets(Facets(Stack([], count, above.pixels), torch.zeros_like(dual.r[:count]), used))
+    full = in_full(above, nothing, base)
+    row, lines = nothing.bounded(full), nothing.lines(full)
+    q = torch.where(nothing.open(full), row.q, 0.0)[:count, 0].double()
+    chord = lines.upper_slope[:count, 0].double()
+    first = above.blocks[0]  # whose lower lines are tight at x, too
+    rising = first.some((q[: first.last] > 0).nonzero().flatten())
+    up = q[: first.last][q[: first.last] > 0, None]
+    slope = lines.lower_slope[: first.last][q[: first.last] > 0].double()
+    falling = [block.some((q[block.first : block.last] < 0).nonzero().flatten()) for block in above.blocks]
+    down = [mine[mine < 0, None] for mine in (q[block.first : block.last] for block in above.blocks)]
+    share = [
+        chord[block.first : block.last][mine < 0, None].expand_as(some.weight).clone()
+        for block, some in zip(above.blocks, falling, strict=True)
+        for mine in [q[block.first : block.last]]
+    ]
+    rest = row.p[:, 0].double() - rising.on_image(up * slope, above.pixels)
 
-    def on_image(slope: Tensor, share: Tensor) -> Tensor:
-        weights = ((up * slope)[:, None] + down[:, None] * share) * first.weight
-        return torch.zeros_like(p).index_add(0, first.pixel.flatten(), weights.flatten())
+    def whole_row() -> Tensor:
+        parts = [b.on_image(d * s, above.pixels) for b, d, s in zip(falling, down, share, strict=True)]
+        return sum(parts, rest + rising.on_image(up * slope, above.pixels))
 
-    rest = p - on_image(slope, share)
+    p = whole_row()
     x = -p.sign()
     for step in range(STEPS):
         dual.budget.check_time()
         move = 2 / (step + 3)
         x = x + move * (-p.sign() - x)
-        z = (first.weight * x[first.pixel]).sum(1) + first.r
+        z = (rising.weight * x[rising.pixel]).sum(1, keepdim=True) + rising.w[:, None]
         slope = slope + move * ((z > 0).double() - slope)
-        share = share + move * (first.envelope(x) - share)
-        p = rest + on_image(slope, share)
-    share = torch.where(down[:, None] < 0, share, chord[:, None])  # where nothing is known, about the chord
-    whole = (share[first.tap, first.place] * STEPS_OF_SHARE).round().to(torch.int8)
-    return Shares(first.tap, first.entry, whole)
-
-
-def first_site(collapsed: Collapsed) -> FirstSite | None:
-    """The first site that has taps, if they are ReLUs, and have not so many weights that sorting them takes long."""
-    taps = next((taps for taps in collapsed.taps if taps.last), None)
-    if taps is None or activation(taps.kind).pieces is None:
-        return None
-    entries = len(taps.P.forward.values()) if taps.P.sparse else taps.P.forward.numel()
-    return FirstSite(collapsed) if 0 < entries <= LARGEST else None
+        share = [old + move * (block.envelope(x) - old) for block, old in zip(falling, share, strict=True)]
+        p = whole_row()
+    all_shares = []
+    for block, mine in zip(above.blocks, share, strict=True):
+        every = torch.zeros_like(block.weight)
+        every[q[block.first : block.last] < 0] = mine
+        all_shares.append(every)
+    return above.shares(all_shares, q < 0)

@@ -86,6 +86,43 @@ class Matrix:
         return cls(matrix.contiguous(), matrix.t().contiguous())
 
 
+class Stack:
+    """Matrices below each other, each starting at its given row of `rows`: sparse ones are one product together."""
+
+    def __init__(self, parts: "list[tuple[int, Matrix]]", rows: int, columns: int):
+        self.shape = (rows, columns)
+        sparse = [(first, part) for first, part in parts if part.sparse]
+        self.sparse = Matrix.stacked(sparse, rows) if sparse else None
+        self.dense = [(first, first + len(part.forward), part) for first, part in parts if not part.sparse]
+
+    def to(self, dtype: torch.dtype) -> "Stack":
+        """The same in another precision."""
+        result = Stack([], *self.shape)
+        result.sparse = None if self.sparse is None else self.sparse.to(dtype)
+        result.dense = [(first, last, part.to(dtype)) for first, last, part in self.dense]
+        return result
+
+    def times(self, columns: Tensor) -> Tensor:
+        """M · columns."""
+        if self.sparse is None:
+            result = columns.new_zeros(self.shape[0], columns.shape[1])
+        else:
+            result = self.sparse.times(columns)
+        for first, last, part in self.dense:
+            result[first:last].addmm_(part.forward, columns)
+        return result
+
+    def transposed_times(self, columns: Tensor) -> Tensor:
+        """Mᵀ · columns."""
+        if self.sparse is None:
+            result = columns.new_zeros(self.shape[1], columns.shape[1])
+        else:
+            result = self.sparse.transposed_times(columns)
+        for first, last, part in self.dense:
+            result.addmm_(part.backward, columns[first:last])
+        return result
+
+
 def _csr(start: Tensor, column: Tensor, value: Tensor, shape: Sequence[int]) -> Tensor:
     """A sparse tensor of the starts of its rows, and the columns and values of its entries."""
     with warnings.catch_warnings():

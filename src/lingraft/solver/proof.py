@@ -34,11 +34,15 @@ from lingraft.solver.dual import STEPS_OF_ALPHA, Domains
 
 @dataclass
 class Shares:
-    """Facets of the first taps: G, entry by entry, is a share of P at `tap`, `pixel` (E,), of so many steps (E,)."""
+    """Facets of the first taps: G, entry by entry, is a share of W at `tap`, `pixel` (E,), of so many steps (E,).
+
+    W·x + w is above z over the whole region, before any round: what CROWN gives with `slopes` (T,) below the taps.
+    """
 
     tap: Tensor
     pixel: Tensor
     share: Tensor
+    slopes: Tensor
 
 
 @dataclass

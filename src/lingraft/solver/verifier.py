@@ -40,6 +40,9 @@ from lingraft.solver.worth import Worth
 #: Steps of the first, short attack, of the second, and its restarts; steps on the margins' multipliers.
 QUICK_STEPS, LONG_STEPS, LONG_RESTARTS, ALPHA_STEPS = 10, 40, 3, 20
 
+#: Attacks on the margin that came nearest to 0, after the long ones: how many, from how many points, and their steps.
+DEEP, DEEP_STARTS, DEEP_STEPS = 2, 8, 100
+
 #: Share of the time of branch and bound that attacks take at most, after the first.
 ATTACKING = 0.1
 
@@ -309,7 +312,7 @@ class _Attempt:
         lowest = left[left.new_tensor(order)]
         conjunctions = self._conjunctions(lowest)
         if self._moving_inputs > FEW_INPUTS and not conjunctions:
-            self.restarts = LONG_RESTARTS
+            self.restarts = LONG_RESTARTS + DEEP
             return self._branch(dual, exact, work, proofs)
         self._attack(lowest, LONG_STEPS, LONG_RESTARTS)
         prove = partial(self._prove, collapsed, left, domains, open_)
@@ -493,7 +496,7 @@ class _Attempt:
         """An attack, unless those since a time have taken their share and it is not the `last`.
 
         A few steps of descent on the first of the open margins (K,) from points (N, n) that minimize the relaxed
-        problem, and a long one on all of them from random points if some of these are left.
+        problem, and a long one from random points if some of these are left: on all of them, the last ones on one.
         """
         started = time.monotonic()
         if self.attacking > ATTACKING * (started - since) and not last:
@@ -502,7 +505,11 @@ class _Attempt:
         witness = self.falsifier.descend(self.network.outside(inner), open_[:1].expand(len(inner)), steps=3)
         if witness is None and self.restarts:
             self.restarts -= 1
-            self._attack(open_, LONG_STEPS, 1)
+            if self.restarts >= DEEP:
+                self._attack(open_, LONG_STEPS, 1)
+            else:
+                nearest = open_[self.falsifier.lowest[open_].argmin()]
+                self._attack(nearest.expand(DEEP_STARTS), DEEP_STEPS, 1)
             self._enter("branch")
         self.attacking += time.monotonic() - started
         return witness

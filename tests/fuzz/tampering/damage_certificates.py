@@ -229,6 +229,9 @@ def forge(rng: Rng, loose: Loose, case: Case) -> str:
     if choice == 8 and has("facets.share"):
         share = arrays[f"{tree}.facets.share"]
         share[:] = rng.choice([-128, -15, 0, 7, 15, 30, 127], len(share))
+        if has("facets.slopes"):
+            slopes = arrays[f"{tree}.facets.slopes"]
+            slopes[:] = rng.integers(0, 256, slopes.shape)
         return "other facets"
     if choice == 9 and len(nodes) > 2:
         splits = np.flatnonzero(nodes >= 0)
