@@ -3,6 +3,7 @@
 import csv
 import inspect
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,16 @@ def test_nothing_is_done_twice(smoke: Path, capsys: pytest.CaptureFixture[str]):
     assert len({(line["command"], line["key"]) for line in lines}) == len(lines)
     command(["reproduce", "all", "--scale", "smoke", "--out", str(smoke), "--dry-run"])
     assert capsys.readouterr().out == ""
+
+
+def test_a_table_outlives_its_weights_and_a_move(smoke: Path, tmp_path: Path):
+    """So that tables in a repository can grow from call to call."""
+    light = shutil.copytree(smoke, tmp_path / "light", ignore=shutil.ignore_patterns("*.safetensors", "figures"))
+    log = (light / "stages.jsonl").read_text()
+    command(["reproduce", "front", "--scale", "smoke", "--out", str(light)])
+    assert (light / "stages.jsonl").read_text() == log
+    whole, again = (json.loads((folder / "front" / "result.json").read_text()) for folder in (smoke, light))
+    assert again["results"] == whole["results"]
 
 
 def test_a_failed_stage_says_which_and_the_next_run_goes_on(tmp_path: Path):

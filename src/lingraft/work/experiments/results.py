@@ -176,10 +176,13 @@ def _percent(share: float | None) -> float | None:
 
 
 def training_hours(run: Run) -> float:
-    """Hours spent in the epochs of a run and of the run it was grafted from."""
+    """Hours spent in the epochs of a run and of the run it was grafted from, which may have been moved with it."""
     seconds = sum(float(epoch["seconds"]) for epoch in read_lines(run.history_path))
     parent = run.describe().parent
-    return round(seconds / 3600, 4) + (training_hours(Run(parent)) if parent else 0.0)
+    if parent is None:
+        return round(seconds / 3600, 4)
+    beside = run.path.parent / Path(parent).name
+    return round(seconds / 3600, 4) + training_hours(Run(beside if beside.exists() else parent))
 
 
 def record(plan: Plan, results: Sequence[Result], stages: Sequence[dict[str, Any]]) -> dict[str, Any]:
