@@ -43,7 +43,8 @@ def _random(seed: int, convex: bool) -> Quadratics:
     root = torch.randn(6, 4, 4, generator=generator, dtype=torch.float64)
     bend = root @ root.transpose(1, 2) if convex else root + root.transpose(1, 2)
     scale = 10.0 ** torch.randint(-3, 3, (6,), generator=generator).double()
-    return Quadratics(torch.randn(6).double(), torch.randn(6, 4).double(), scale[:, None, None] * bend)
+    value, slopes = (torch.randn(6, *m, generator=generator, dtype=torch.float64) for m in ((), (4,)))
+    return Quadratics(value, slopes, scale[:, None, None] * bend)
 
 
 @settings(max_examples=40, deadline=None)
@@ -70,14 +71,14 @@ def test_tangents_of_convex_functions_touch_their_minimum() -> None:
         t = (t - step * slope).clamp(-1, 1).detach().requires_grad_()
     assert bool((least <= values + ROUNDING).all())
     flat = functions.value - functions.slopes.abs().sum(1)
-    assert bool((least >= flat - ROUNDING).all())  # no worse than the tangent in the middle
+    assert bool((least >= flat - 1e-6).all())  # no worse than the tangent in the middle
     assert float(((values - least) / (values - flat)).detach().median()) < 0.2
 
 
 def test_weighted_sums_are_sums() -> None:
     one, other, t = _random(2, True), _random(3, False), _cube(50, 4, 0)
     both = Quadratics(*(torch.stack(parts, 1) for parts in zip(one, other, strict=True)))
-    shares = torch.rand(6, 2).double()
+    shares = torch.rand(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     expected = shares[:, :1] * _values(one, t) + shares[:, 1:] * _values(other, t)
     torch.testing.assert_close(_values(both.weighted(shares), t), expected)
 

@@ -190,14 +190,16 @@ class BoxSearch:
         below, rows, curves = bounds.functions(node, spec, offset, wanted.repeat_interleave(size[1], 1))
         margin = torch.maximum(bounds.intervals(node, spec, offset), below).unflatten(1, size).amax(2)
         below, rows = (t.unflatten(1, size) for t in (below, rows))
-        together, row, shares = combined(below, rows, bounds.radius)
+        box, which = wanted.nonzero(as_tuple=True)
+        some = combined(below[box, which][:, None], rows[box, which][:, None], bounds.radius[box])
+        least, over, each = (t[:, 0] for t in some)
         if curves is not None:  # functions that bend down and up in the same place are together straighter
-            box, which = wanted.nonzero(as_tuple=True)
-            chosen = Quadratics(*(t.unflatten(1, size)[box, which] for t in curves)).weighted(shares[box, which])
-            least, over, _ = chosen.tangents()
-            better = least > together[box, which]
-            together[box, which] = torch.where(better, least, together[box, which])
-            row[box, which] = torch.where(better[:, None], bounds.unscaled(over, box), row[box, which])
+            chosen = Quadratics(*(t.unflatten(1, size)[box, which] for t in curves)).weighted(each)
+            bent, row, _ = chosen.tangents()
+            over = torch.where((bent > least)[:, None], bounds.unscaled(row, box), over)
+            least = torch.maximum(least, bent)
+        together, row, shares = torch.zeros_like(margin), torch.zeros_like(rows[:, :, 0]), torch.zeros_like(below)
+        together[box, which], row[box, which], shares[box, which] = least, over, each
         below, rows = torch.cat([below, together[:, :, None]], 2), torch.cat([rows, row[:, :, None]], 2)
         return torch.maximum(margin, together), below, rows, shares
 

@@ -178,7 +178,11 @@ class Scale(Node):
 
     def back(self, rows: Rows) -> Back:
         a = rows.coefficients
-        constant = (a * rows.view_of(self.bias.to(a.dtype))).flatten(1).sum(1)
+        bias = self.bias.to(a.dtype)
+        if rows.origin is None:
+            constant = a.flatten(1) @ bias.flatten()
+        else:
+            constant = (a * rows.view_of(bias)).flatten(1).sum(1)
         return [Rows(a * rows.view_of(self.weight.to(a.dtype)), rows.origin)], constant
 
 

@@ -99,7 +99,7 @@ class Quadratics(NamedTuple):
         """Linear functions below them: least values (…,) for t in the box, rows (…, m), and δ (…, m).
 
         With δ ≥ 0 so large that bend + diag(δ) has no negative eigenvalue, f(t) + Σ δ·(t² − 1) ≤ f(t) is convex, and
-        above each of its tangents. The tangent is taken where that is about lowest.
+        above each of its tangents. The tangent is taken where that is about lowest, or in the middle if that is better.
         """
         shape = self.value.shape
         value, slopes, bend = self.value.flatten(), *(t.flatten(0, len(shape) - 1) for t in self[1:])
@@ -113,7 +113,9 @@ class Quadratics(NamedTuple):
         half = (convex @ t[:, :, None])[:, :, 0]
         row = slopes + 2 * half
         size = value.abs() + slopes.abs().sum(1) + 4 * convex.abs().sum((1, 2))
-        least = value - delta.sum(1) - (half * t).sum(1) - row.abs().sum(1) - ROUNDING * size
+        least, middle = -(half * t).sum(1) - row.abs().sum(1), -slopes.abs().sum(1)
+        row = torch.where((middle > least)[:, None], slopes, row)
+        least = torch.maximum(least, middle) + value - delta.sum(1) - ROUNDING * size
         return least.view(shape), row.view(*shape, -1), delta.view(*shape, -1)
 
 
@@ -173,7 +175,7 @@ class Curves:
         rows, passed = pass_back(self.network, pending, constant.flatten(), at_site, at_node, budget, at_product)
         a = rows.whole(self.network.nodes[0].shape).coefficients.flatten(1).view(count, self.columns, -1)
         center, radius = (t.flatten(1).index_select(0, box) for t in (self.found.center, self.found.radius))
-        constant = passed.view(count, -1) + (a * center[:, None]).sum(2)
+        constant = passed.view(count, -1) + (a @ center[:, :, None])[:, :, 0]
         a = a[:, :, self.moving] * radius[:, None, self.moving]
         bend = bend + a[:, 1:]
         return Quadratics(constant[:, 0] - lost, constant[:, 1:] + a[:, 0], (bend + bend.transpose(1, 2)) / 2)
@@ -196,7 +198,8 @@ class Curves:
             start = torch.where(changes, start + part * height, torch.where(positive, shift, above))
             cost = torch.where(changes, (reach + first) * part * height * (1 + ROUNDING), 0.0)
             lost.add_(cost.flatten(1).sum(1))
-            return Rows((a * slope[:, None]).flatten(0, 1)), (a * start[:, None]).flatten(2).sum(2).flatten()
+            constant = a.flatten(2) @ start.flatten(1)[:, :, None]
+            return Rows((a * slope[:, None]).flatten(0, 1)), constant.flatten()
 
         return at_site
 
@@ -214,15 +217,15 @@ class Curves:
             a = same.coefficients.flatten(1).unflatten(0, (-1, self.columns))
             one, other = (Form(*(t.index_select(0, box) for t in form)) for form in self.forms[i])
             first, rest = a[:, :1], a[:, 1:].abs().sum(1)
-            parts = []
-            for form in (other, one):  # what stands at each is what the other is
-                part = a * form.middle[:, None]
-                part[:, 1:] += first * form.slopes.transpose(1, 2)
-                parts.append(Rows(part.flatten(0, 1).unflatten(1, node.shape)))
             left, right = (first * form.slopes.transpose(1, 2) for form in (one, other))
+            parts = []
+            for form, by in ((other, right), (one, left)):  # what stands at each is what the other is
+                part = a * form.middle[:, None]
+                part[:, 1:] += by
+                parts.append(Rows(part.flatten(0, 1).unflatten(1, node.shape)))
             bend.sub_(left @ other.slopes)
-            constant = -(a * (one.middle * other.middle)[:, None]).sum(2)
-            constant[:, 1:] -= (left * other.middle[:, None] + right * one.middle[:, None]).sum(2)
+            constant = -(a @ (one.middle * other.middle)[:, :, None])[:, :, 0]
+            constant[:, 1:] -= (left @ other.middle[:, :, None] + right @ one.middle[:, :, None])[:, :, 0]
             cost = first[:, 0].abs() * one.error * other.error + rest * one.reach * other.reach
             size = (first[:, 0].abs() + rest) * (one.middle.abs() + one.reach) * (other.middle.abs() + other.reach)
             lost.add_((cost + share(4 * (a.shape[2] + self.columns)) * size + UNDERFLOW).sum(1))
