@@ -30,6 +30,17 @@ def process_began() -> float:
     return now - ago if 0 <= ago <= LONGEST_START else now
 
 
+def leave(code: int) -> None:
+    """End a process that is the command's own at once: clearing up after torch takes a second of its time.
+
+    Does nothing in another program's process. Whatever was written must be closed.
+    """
+    if sys.stdout is not None and sys.stdout is sys.__stdout__:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
 class Deadline:
     """While it is entered, this process ends with what `timeout` returns and its exit code shortly after the limit.
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 import lingraft
 from lingraft.cli import app
-from lingraft.cli.deadline import Deadline, process_began
+from lingraft.cli.deadline import Deadline, leave, process_began
 from lingraft.cli.options import (
     Device,
     Json,
@@ -115,6 +115,7 @@ def verify(
             _print_answer(decided, check)
         if decided.answer.word == "timeout":
             next_step(f"the same with --timeout {2 * timeout:g}")
+        leave(decided.exit_code)
         raise typer.Exit(decided.exit_code)
     if folder is None and model is None and onnx is None:
         raise LingraftError(
