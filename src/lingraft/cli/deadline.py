@@ -35,7 +35,7 @@ def leave(code: int) -> None:
 
     Does nothing in another program's process. Whatever was written must be closed.
     """
-    if sys.stdout is not None and sys.stdout is sys.__stdout__:
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None and sys.stderr is not None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
