@@ -18,6 +18,9 @@ from handmade_onnx import assert_read, integers, weights
         pytest.param([("Concat", "c x d x e", "y", {"axis": 1})], (2, 3), {"c": weights(1, 1, 3), "d": weights(1, 2, 3), "e": weights(1, 4, 3)}, [], id="concat-constants"),
         pytest.param([("Expand", "x s", "y")], (1, 3), {"s": integers(4, 1)}, [], id="expand"),
         pytest.param([("Tile", "x s", "y")], (2, 3), {"s": integers(1, 2, 3)}, [], id="tile"),
+        pytest.param([("DepthToSpace", "x", "y", {"blocksize": 2})], (12, 2, 3), {}, [], id="depth-to-space"),
+        pytest.param([("DepthToSpace", "x", "y", {"blocksize": 2, "mode": "CRD"})], (12, 2, 3), {}, [], id="pixel-shuffle"),
+        pytest.param([("SpaceToDepth", "x", "y", {"blocksize": 2})], (3, 4, 6), {}, [], id="space-to-depth"),
     ],
 )  # fmt: skip
 def test_move(make_onnx, nodes, shape, constants, layers):

@@ -145,7 +145,17 @@ from lingraft.formats.onnx_import import load_onnx
             id="pad-channels-with-a-value",
         ),
         pytest.param(
-            [("Identity", "x", "a"), ("Dropout", "a", "h"), ("Relu", "h", "y")], (3,), {}, ["ReLU"], id="nothing"
+            [("Identity", "x", "a"), ("Dropout", "a", "h m"), ("Relu", "h", "y")], (3,), {}, ["ReLU"], id="nothing"
+        ),
+        pytest.param(
+            [("Neg", "x", "a"), ("Max", "x c a", "h"), ("Min", "h d x", "y")],
+            (3,),
+            {"c": np.array(-0.5, np.float32), "d": weights(3)},
+            ["ReLU"] * 4,
+            id="max-and-min",
+        ),
+        pytest.param(
+            [("Relu", "x", "a"), ("Sum", "x c a", "h"), ("Mean", "a h x", "y")], (3,), {"c": weights(3)}, ["ReLU"], id="sum"
         ),
         pytest.param(
             [("Sub", "x m", "h"), ("Div", "h s", "y")],
@@ -220,7 +230,7 @@ def test_older_operator_sets_give_lists_as_attributes(make_onnx):
         ),
         pytest.param([("Pad", "x p", "y")], (3,), {"p": integers(0, -1, 0, 0)}, "pads", id="crop"),
         pytest.param(
-            [("MaxPool", "x", "y", {"kernel_shape": [2, 2], "pads": [0, 0, 1, 1]})],
+            [("MaxPool", "x", "y", {"kernel_shape": [2, 2], "pads": [0, 0, 1, 1], "dilations": [2, 2]})],
             (1, 4, 4),
             {},
             "padding",

@@ -30,6 +30,12 @@ from handmade_onnx import assert_read, integers, weights
             [("Resize", "x   z", "y", {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"})],
             (2, 4), {"z": integers(1, 2, 7)}, ["Upsample"], id="linear",
         ),
+        pytest.param([("MaxPool", "x", "y i", {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [0, 0, 2, 1]})], (2, 5, 6), {}, ["MaxPool2d"], id="max-pool-after"),
+        pytest.param([("MaxPool", "x", "y", {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [2, 2, 2, 2]})], (2, 5, 6), {}, ["MaxPool2d"], id="max-pool-wide"),
+        pytest.param([("MaxPool", "x", "y", {"kernel_shape": [2], "auto_pad": "SAME_LOWER"})], (2, 7), {}, ["MaxPool1d"], id="max-pool-same"),
+        pytest.param([("AveragePool", "x", "y", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"})], (2, 6, 6), {}, ["ZeroPad2d", "AvgPool2d"], id="average-pool-same"),
+        pytest.param([("Pad", "x p", "y", {"mode": "reflect"})], (2, 4, 5), {"p": integers(0, 0, 1, 2, 0, 0, 0, 3)}, [], id="reflect"),
+        pytest.param([("Pad", "x p", "y", {"mode": "edge"})], (2, 5), {"p": integers(0, 0, 1, 0, 0, 2)}, [], id="edge"),
     ],
 )  # fmt: skip
 def test_window(make_onnx, nodes, shape, constants, layers):

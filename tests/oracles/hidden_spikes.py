@@ -33,11 +33,84 @@ OPERATIONS: dict[str, Function] = {
     "softmax": lambda x: torch.softmax(2 * x, 1),
     "sign": torch.sign,
     "floor": lambda x: torch.floor(2 * x),
-    "max pooling": lambda x: F.max_pool1d(x[:, None], 2)[:, 0],
-    "average pooling": lambda x: F.avg_pool1d(x[:, None], 2)[:, 0],
+    "max pooling 1d": lambda x: F.max_pool1d(x[:, None], 2)[:, 0],
+    "max pooling 2d": lambda x: F.max_pool2d(x.view(-1, 2, 2, 2), 2).flatten(1),
+    "average pooling 1d": lambda x: F.avg_pool1d(x[:, None], 2)[:, 0],
+    "average pooling 2d": lambda x: F.avg_pool2d(x.view(-1, 2, 2, 2), 2).flatten(1),
+    "adaptive average pooling 1d": lambda x: F.adaptive_avg_pool1d(x[:, None], 2)[:, 0],
+    "adaptive average pooling 2d": lambda x: F.adaptive_avg_pool2d(x.view(-1, 2, 2, 2), 1).flatten(1),
     "concatenation": lambda x: torch.cat([torch.relu(x[:, 2:]), x[:, :2]], 1),
     "sum": lambda x: torch.relu(x).sum(1, keepdim=True) + x,
 }
+
+
+class _Weighted(nn.Module):
+    """A layer on the 8 numbers as maps, as ONNX has them, and what is bent of it."""
+
+    def __init__(self, layer: nn.Module, shape: tuple[int, ...]):
+        super().__init__()
+        self.layer, self.shape = layer.double().eval(), shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.layer(x.view(-1, *self.shape)).flatten(1))
+
+
+def _weighted() -> dict[str, Function]:
+    """Layers with weights, whose numbers are the same every time."""
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(8)
+    norm.running_mean.uniform_(-1, 1)
+    norm.running_var.uniform_(0.5, 2)
+    return {
+        "linear": _Weighted(nn.Linear(8, 6), (8,)),
+        "convolution": _Weighted(nn.Conv2d(2, 3, 2, padding=1), (2, 2, 2)),
+        "transposed convolution": _Weighted(nn.ConvTranspose2d(2, 2, 2, stride=2), (2, 2, 2)),
+        "batch norm": _Weighted(norm, (8,)),
+    }
+
+
+#: What only moves values, or adds them up, bent behind it.
+_LINEAR: dict[str, Function] = {
+    "difference": lambda x: x[:, :4] - x[:, 4:],
+    "sum of two": lambda x: x[:, :4] + x[:, 4:],
+    "negation": lambda x: -x,
+    "mean": lambda x: x.unflatten(1, (4, 2)).mean(2),
+    "padding": lambda x: F.pad(x.view(-1, 2, 2, 2), (1, 0, 0, 1), mode="reflect").flatten(1),
+    "resizing": lambda x: F.interpolate(x.view(-1, 2, 2, 2), scale_factor=2, mode="bilinear").flatten(1),
+    "expand": lambda x: x[:, :4].unsqueeze(2).expand(-1, -1, 2).flatten(1),
+    "identity": lambda x: x.contiguous(),
+    "dropout": lambda x: F.dropout(x, 0.5, False),
+    "flatten": lambda x: x.unflatten(1, (2, 4)).flatten(1),
+    "unflatten": lambda x: x.unflatten(1, (2, 4))[:, 1],
+    "reshape": lambda x: x.reshape(-1, 4, 2)[:, :, 1],
+    "squeeze": lambda x: x[:, :, None].squeeze(2),
+    "unsqueeze": lambda x: x.unsqueeze(1)[:, 0],
+    "permute": lambda x: x.view(-1, 2, 2, 2).permute(0, 3, 1, 2).flatten(1),
+    "transpose": lambda x: x.view(-1, 4, 2).transpose(1, 2).flatten(1),
+    "index": lambda x: x[:, 1::2],
+    "narrow": lambda x: x.narrow(1, 2, 5),
+    "select": lambda x: x.view(-1, 4, 2).select(2, 1),
+    "flip": lambda x: x.flip(1),
+    "chunk": lambda x: x.chunk(2, 1)[0] - 2 * x.chunk(2, 1)[1],
+    "split": lambda x: x.split(4, 1)[0] - 2 * x.split(4, 1)[1],
+    "unbind": lambda x: x.view(-1, 2, 4).unbind(1)[0] - 2 * x.view(-1, 2, 4).unbind(1)[1],
+    "stack": lambda x: torch.stack([x[:, :4], 2 * x[:, 4:]], 1).flatten(1),
+    "pixel shuffle": lambda x: F.pixel_shuffle(x.view(-1, 8, 1, 1), 2).flatten(1),
+    "pixel unshuffle": lambda x: F.pixel_unshuffle(x.view(-1, 2, 2, 2), 2).flatten(1),
+    "channel shuffle": lambda x: F.channel_shuffle(x.view(-1, 4, 2, 1), 2).flatten(1),
+}
+
+
+class _Bent(nn.Module):
+    def __init__(self, function: Function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.function(x))
+
+
+OPERATIONS |= {name: _Bent(function) for name, function in _LINEAR.items()} | _weighted()
 
 
 #: Activations that are no layers, with arguments that bend what they get.

@@ -7,6 +7,7 @@ import torch
 from hidden_spikes import DEPTH, OPERATIONS, POINT, Spike
 
 from lingraft.model.activations import KNOWN, PARTS, Activation, Lines
+from lingraft.model.operations import KNOWN as ALL_OPERATIONS
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.network import Network
 from lingraft.solver.region import Region
@@ -32,8 +33,9 @@ def no_attack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Falsifier, "descend", lambda *args, **named: None)
 
 
-def test_there_is_one_for_every_activation_and_every_function() -> None:
+def test_there_is_one_for_every_activation_every_function_and_every_operation() -> None:
     assert KNOWN.keys() <= OPERATIONS.keys()
+    assert ALL_OPERATIONS.keys() <= OPERATIONS.keys()
     assert {name.replace("_", " ") for name in PARTS} <= OPERATIONS.keys()
 
 

@@ -1,6 +1,7 @@
 """`lingraft verify`."""
 
 import json
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -13,7 +14,7 @@ from rich.table import Table
 
 import lingraft
 from lingraft.cli import app
-from lingraft.cli.deadline import Deadline
+from lingraft.cli.deadline import Deadline, leave, process_began
 from lingraft.cli.options import (
     Device,
     Json,
@@ -84,7 +85,8 @@ def verify(
     the counterexample (10), unknown (11) or timeout (12). A property of several networks, f and g, takes --onnx
     "[('f', 'a.onnx'), ('g', 'b.onnx')]".
     """
-    started = time.monotonic()
+    # of a process that is the command's own, from its start on
+    started = process_began() if sys.stdout is sys.__stdout__ else time.monotonic()
     if onnx is not None and (folder is not None or model is not None) and vnnlib is None:
         raise LingraftError(f"--onnx {onnx} is a network, and another one is given beside it. Give one of them.")
     if vnnlib is not None:
@@ -113,6 +115,7 @@ def verify(
             _print_answer(decided, check)
         if decided.answer.word == "timeout":
             next_step(f"the same with --timeout {2 * timeout:g}")
+        leave(decided.exit_code)
         raise typer.Exit(decided.exit_code)
     if folder is None and model is None and onnx is None:
         raise LingraftError(

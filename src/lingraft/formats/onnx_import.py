@@ -14,6 +14,7 @@ from lingraft.formats.grafted_sites import restore_grafted_sites
 from lingraft.formats.graph_builder import GraphBuilder, TooPreciseError
 from lingraft.formats.layer_biases import absorb_biases
 from lingraft.formats.onnx_file import read_model, reason
+from lingraft.formats.onnx_inputs import FileInput, file_inputs, join_inputs
 from lingraft.formats.onnx_node import OnnxNode, Value
 from lingraft.formats.onnx_operations import translate
 from lingraft.formats.onnx_output import select_output
@@ -36,16 +37,19 @@ def load_onnx(path: str | Path) -> fx.GraphModule:
     return read_network(path)[0]
 
 
-def read_network(path: str | Path, output: str | int | None = None) -> tuple[Any, Session, int]:
+def read_network(path: str | Path, output: str | int | None = None, joined: bool = False) -> tuple[Any, Session, int]:
     """The module of `load_onnx`, the same network in onnxruntime, and the batch size that the file fixes, else 1.
 
-    `output` is another value than the only output, see `select_output`.
+    `output` is another value than the only output, see `select_output`. If `joined`, several inputs are read as one
+    vector of their values.
     """
     model, content = read_model(path)
     try:
         if output is not None:
             select_output(model, output)
             content = model.SerializeToString()
+        if joined and len(file_inputs(model.graph)) > 1:
+            join_inputs(model)  # onnxruntime has them as they are
         module, batch = _translate(model)
         session = Session(content)
         inputs = random_inputs(module.input_shape, batch).to(_dtype(module))
@@ -68,7 +72,7 @@ def _translate(model: Any) -> tuple[Any, int]:
     """The module and the batch size that the file fixes (1 if it leaves it open)."""
     graph = model.graph
     constants = {tensor.name: _weights(tensor) for tensor in graph.initializer}
-    name, kind, dims = _input(graph, constants)
+    name, dims, kind = _input(graph)
     if len(graph.output) != 1:
         raise LingraftError(f"the network has {len(graph.output)} outputs. Export it with one.")
     readings = [(max(dims[0], 1), dims[1:])] if len(dims) > 1 else []
@@ -117,21 +121,12 @@ def _read(model: Any, constants: dict[str, np.ndarray], name: str, builder: Grap
     return module
 
 
-def _input(graph: Any, constants: dict[str, np.ndarray]) -> tuple[str, int, tuple[int, ...]]:
-    """Name, type and dimensions of the one input; the first dimension is 0 if it is open."""
-    inputs = [value for value in graph.input if value.name not in constants]
+def _input(graph: Any) -> FileInput:
+    """The one input."""
+    inputs = file_inputs(graph)
     if len(inputs) != 1:
         raise LingraftError(f"the network has {len(inputs)} inputs. Export it with one.")
-    kind = inputs[0].type.tensor_type
-    if kind.elem_type not in (TensorProto.FLOAT, TensorProto.DOUBLE):
-        raise LingraftError("the input of the network is not of type float32 or float64. Export it with one of these.")
-    dims = tuple(dim.dim_value for dim in kind.shape.dim)
-    if not dims or min(dims[1:], default=dims[0]) < 1 or dims[0] < 0:
-        raise LingraftError(
-            f"the input of the network has the dimensions {list(dims)} (0 for an open one)."
-            " Export it with a batch dimension first and all others fixed."
-        )
-    return inputs[0].name, kind.elem_type, dims
+    return inputs[0]
 
 
 def _read_node(

@@ -219,3 +219,24 @@ def _with_zeros(builder: GraphBuilder, x: fx.Node, dimension: int, before: int, 
         return x
     behind = len(builder.shape(x)) - 1 - dimension
     return builder.call(F.pad, x, (0, 0) * behind + (before, after))
+
+
+@translates("DepthToSpace", "SpaceToDepth")
+def _depth(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
+    """Channels to blocks of positions, or back: a reshape, a change of order, and a reshape."""
+    x, side = node.value(0), int(node.attribute("blocksize", 1))
+    shape = builder.file_shape(x)
+    if len(shape) != 4 or builder.is_bare(x) or side < 1:
+        raise node.unsupported(f"a value of shape {shape}")
+    batch, channels, height, width = shape
+    if node.operation == "SpaceToDepth":
+        parts = builder.reshape(x, (batch, channels, height // side, side, width // side, side))
+        order, final = (0, 3, 5, 1, 2, 4), (batch, channels * side**2, height // side, width // side)
+    else:
+        column = node.attribute("mode", "DCR") == "DCR"
+        rest = channels // side**2
+        split = (side, side, rest) if column else (rest, side, side)
+        parts = builder.reshape(x, (batch, *split, height, width))
+        order = (0, 3, 4, 1, 5, 2) if column else (0, 1, 4, 2, 5, 3)
+        final = (batch, rest, height * side, width * side)
+    return builder.reshape(builder.method("permute", parts, *order), final)

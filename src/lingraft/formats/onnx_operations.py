@@ -121,28 +121,60 @@ def _times_value(builder: GraphBuilder, node: OnnxNode, left: fx.Node, right: fx
 # Arithmetic
 
 
+_FUNCTIONS: dict[str, Any] = {"Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div}
+
+
 @translates("Add", "Sub", "Mul", "Div")
 def _arithmetic(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    function: Any = {"Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div}[node.operation]
     left, right = node.optional(0), node.optional(1)
-    if isinstance(left, fx.Node) and isinstance(right, fx.Node):
-        known = product(builder, left, right) if node.operation == "Mul" else None
+    if node.operation == "Mul" and isinstance(left, fx.Node) and isinstance(right, fx.Node):
+        known = product(builder, left, right)
         if known is not None:
             return known
+    if left is None or right is None:
+        raise node.unsupported("a missing input")
+    return _combined(builder, node.operation, left, right)
+
+
+def _combined(
+    builder: GraphBuilder, operation: str, left: fx.Node | np.ndarray, right: fx.Node | np.ndarray
+) -> fx.Node:
+    """Two values, or a value and a constant, added, subtracted, multiplied or divided."""
+    function = _FUNCTIONS[operation]
+    if isinstance(left, fx.Node) and isinstance(right, fx.Node):
         ranks = [len(builder.file_shape(value)) for value in (left, right)]
         if ranks[0] != ranks[1] or builder.is_bare(left) != builder.is_bare(right):
             left, right = (builder.bare(value, max(ranks)) for value in (left, right))
         return builder.call(function, left, right)
-    if isinstance(left, fx.Node):
-        x, array = left, node.constant(1)
-    else:
-        x, array = node.value(1), node.constant(0)
+    x, array = (left, right) if isinstance(left, fx.Node) else (right, left)
+    assert isinstance(x, fx.Node)
+    assert isinstance(array, np.ndarray)
     rank = len(builder.file_shape(x))
     if array.ndim > rank or (array.ndim == rank and array.shape[0] != 1 and not builder.is_bare(x)):
         x = builder.bare(x, array.ndim)
-    if isinstance(left, fx.Node) or node.operation in ("Add", "Mul"):
+    if isinstance(left, fx.Node) or operation in ("Add", "Mul"):
         return builder.call(function, x, builder.constant(array))
     return builder.call(function, builder.constant(array), x)
+
+
+@translates("Sum", "Mean", "Max", "Min")
+def _several(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
+    """Of any number of values and constants; max(a, b) = b + relu(a − b), min(a, b) = a − relu(a − b)."""
+    values = [value for value in node.inputs if isinstance(value, fx.Node)]
+    total = values[0]
+    others: list[fx.Node | np.ndarray] = [*values[1:], *(v for v in node.inputs if isinstance(v, np.ndarray))]
+    for other in others:
+        if node.operation in ("Sum", "Mean"):
+            total = _combined(builder, "Add", total, other)
+            continue
+        above = builder.layer(nn.ReLU(), _combined(builder, "Sub", total, other))
+        if node.operation == "Max":
+            total = _combined(builder, "Add", above, other)
+        else:
+            total = _combined(builder, "Sub", total, above)
+    if node.operation == "Mean":
+        return builder.call(torch.div, total, builder.constant(np.array(len(node.inputs))))
+    return total
 
 
 @translates("Neg")
@@ -248,6 +280,4 @@ def _dropout(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     training = node.optional_constant(2)
     if training is not None and bool(training):
         raise node.unsupported("training mode")
-    if len(node.proto.output) > 1 and node.proto.output[1]:
-        raise node.unsupported("the second output")
     return node.value(0)

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
@@ -49,6 +51,12 @@ def _pad_zeros(builder: GraphBuilder, x: fx.Node, before: Sequence[int], after: 
         left, right, top, bottom = widths
         return builder.layer(nn.ZeroPad2d((left, right, top, bottom)), x)
     return builder.call(F.pad, x, tuple(widths))
+
+
+def _pad_edges(builder: GraphBuilder, x: fx.Node, before: Sequence[int], after: Sequence[int], mode: str) -> fx.Node:
+    """What is near its edges, repeated around the last dimensions of maps x; `mode` as in torch."""
+    widths = [n for pair in zip(reversed(before), reversed(after), strict=True) for n in pair]
+    return builder.call(F.pad, x, tuple(widths), mode)
 
 
 # Convolution
@@ -127,8 +135,6 @@ def _pool(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     kernel: Any = tuple(node.attribute("kernel_shape", ()))
     if len(kernel) != rank:
         raise node.unsupported(f"windows of {kernel} on maps of {sizes}")
-    if len(node.proto.output) > 1:
-        raise node.unsupported("the second output")
     strides: Any = tuple(node.attribute("strides", (1,) * rank))
     dilations: Any = tuple(node.attribute("dilations", (1,) * rank))
     ceil = bool(node.attribute("ceil_mode", 0))
@@ -138,19 +144,35 @@ def _pool(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     if node.operation == "MaxPool":
         node.require("storage_order", 0, 0)
         if too_wide:
-            raise node.unsupported(f"padding {before} and {after}")
+            if (
+                ceil
+                or max(dilations) > 1
+                or any(n >= k for pads in (before, after) for n, k in zip(pads, kernel, strict=True))
+            ):
+                raise node.unsupported(f"padding {before} and {after}")
+            # a window that reaches beyond an edge has the edge in it: repeating that changes no maximum
+            x = _pad_edges(builder, x, before, after, "replicate")
+            padding = (0,) * rank
         largest: Any = nn.MaxPool2d if rank == 2 else nn.MaxPool1d
         return builder.layer(largest(kernel, strides, padding, dilations, ceil_mode=ceil), x)
     count_padding = bool(node.attribute("count_include_pad", 0))
     if any(d != 1 for d in dilations):
         raise node.unsupported(f"dilations = {dilations}")
-    if too_wide:
-        if not count_padding or ceil:
-            raise node.unsupported(f"padding {before} and {after}")
-        x = _pad_zeros(builder, x, before, after)
-        padding = (0,) * rank
     average: Any = nn.AvgPool2d if rank == 2 else nn.AvgPool1d
-    return builder.layer(average(kernel, strides, padding, ceil, count_padding), x)
+    if not too_wide:
+        return builder.layer(average(kernel, strides, padding, ceil, count_padding), x)
+    if ceil:
+        raise node.unsupported(f"padding {before} and {after}")
+    means = builder.layer(average(kernel, strides), _pad_zeros(builder, x, before, after))
+    if count_padding:
+        return means
+    widths = list(zip(before, after, strict=True))
+    inside = torch.from_numpy(np.pad(np.ones((1, 1, *sizes)), [(0, 0), (0, 0), *widths]))
+    counts = (average(kernel, strides)(inside) * math.prod(kernel)).round()
+    if not bool((counts > 0).all()):
+        raise node.unsupported(f"padding {before} and {after}")
+    sums = builder.call(torch.mul, means, builder.constant(np.array(float(math.prod(kernel)))))
+    return builder.call(torch.div, sums, builder.constant(counts.numpy()))
 
 
 @translates("GlobalAveragePool")
@@ -171,7 +193,7 @@ def _global_max_pool(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
 
 @translates("Pad")
 def _pad(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
-    node.require("mode", "constant", "constant")
+    mode = node.attribute("mode", "constant")
     x = node.value(0)
     rank = len(builder.file_shape(x))
     pads = node.integers("pads", 1) or []
@@ -189,6 +211,11 @@ def _pad(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     elif before[0] or after[0]:
         raise node.unsupported("padding of the batch dimension")
     first = next((i for i in range(rank) if before[i] or after[i]), rank)
+    if mode != "constant" and first < rank:
+        # torch repeats what is near the edges of one and two-dimensional maps
+        if mode not in ("reflect", "edge") or rank not in (3, 4) or first < 2:
+            raise node.unsupported(f"mode = {mode} with pads = {pads}")
+        return _pad_edges(builder, x, before[2:], after[2:], "reflect" if mode == "reflect" else "replicate")
     if value == 0:
         first = rank - 2 if rank == 4 and first == rank - 1 else first
         return _pad_zeros(builder, x, before[first:], after[first:])

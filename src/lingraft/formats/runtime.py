@@ -1,5 +1,6 @@
 """onnxruntime as the second opinion on what an ONNX file computes."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -33,17 +34,29 @@ class Session:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise LingraftError(f"onnxruntime cannot load the network ({reason(error)}). Export it again.") from error
-        self._input = self._session.get_inputs()[0]
-        self.dtype: type[np.floating[Any]] = np.float64 if "double" in self._input.type else np.float32
+        self._inputs = self._session.get_inputs()
+        self.dtype: type[np.floating[Any]] = np.float64 if "double" in self._inputs[0].type else np.float32
+
+    @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The dimensions of every input of the file for one input, where an open first one is 1."""
+        return {i.name: tuple(n if isinstance(n, int) and n > 0 else 1 for n in i.shape) for i in self._inputs}
 
     def run(self, x: np.ndarray) -> np.ndarray:
         """Outputs for a batch `x` of the size that the file allows; in both, the batch comes first.
 
-        That of a file that has no batch dimension is 1.
+        That of a file that has no batch dimension is 1. Several inputs of a file are one vector of all their values.
         """
-        given = x.reshape(x.shape[1:]) if len(self._input.shape) < x.ndim else x
+        if len(self._inputs) > 1:
+            shapes = self.input_shapes
+            ends = np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1]
+            parts = np.split(x.ravel(), ends)
+            given = {n: part.reshape(shape) for part, (n, shape) in zip(parts, shapes.items(), strict=True)}
+        else:
+            (only,) = self._inputs
+            given = {only.name: x.reshape(x.shape[1:]) if len(only.shape) < x.ndim else x}
         try:
-            y = np.asarray(self._session.run(None, {self._input.name: given.astype(self.dtype)})[0])
+            y = np.asarray(self._session.run(None, {n: part.astype(self.dtype) for n, part in given.items()})[0])
         except Exception as error:
             raise LingraftError(f"onnxruntime cannot run the network ({reason(error)}). Export it again.") from error
         return y[None] if len(x) == 1 and (y.ndim < 2 or len(y) != 1) else y

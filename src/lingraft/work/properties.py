@@ -71,9 +71,11 @@ def verify_property(
     onnx, vnnlib = Path(onnx), Path(vnnlib)
     limits = Limits(timeout, memory, double, seed, prove=certificates is not None or check)
     instance = Networks(resolve_device(device)).instance(network_files(onnx), vnnlib)
-    if limits.prove and not isinstance(instance.network, OnnxNetwork):
+    network = instance.network
+    if limits.prove and not (isinstance(network, OnnxNetwork) and len(network.input_shapes) == 1):
         raise LingraftError(
-            "certificates are about one network and its outputs alone. Leave out certificates and check."
+            "certificates are about one network with one input, and its outputs alone. Leave out certificates and"
+            " check."
         )
     digest = _hash(vnnlib) if limits.prove else ""
     boxes = instance.property.boxes

@@ -199,7 +199,7 @@ def test_what_does_not_fit(ask, tmp_path):
         LingraftError, match=r"declares W of network g with shape \[3\], but that output of its file has \[2\]"
     ):
         ask(F + G.replace("W real [2]", "W real [3]") + X + SAME + "(assert (<= W[0] Y[0]))", f=layers)
-    with pytest.raises(LingraftError, match="several inputs"):
+    with pytest.raises(LingraftError, match="declares 2 inputs of network f, but its file has 1"):
         ask(F.replace("(declare-output", "(declare-input V real [1]) (declare-output") + X, f=layers)
     with pytest.raises(LingraftError, match="no file is given for network g"):
         ask(F + G.replace("equal-to", "isomorphic-to") + X + SAME + "(assert (<= W[0] Y[0]))", f=layers)

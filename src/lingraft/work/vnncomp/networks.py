@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from lingraft.errors import LingraftError
@@ -54,10 +55,6 @@ class Networks:
 
 def _values(network: DeclaredNetwork) -> list[str | int | None]:
     """Which value of its file each computed one of a network is."""
-    if len(network.inputs) > 1:
-        raise LingraftError(
-            f"network {network.name} is declared with several inputs; lingraft reads networks with one."
-        )
     alone = len(network.outputs) == 1
     outputs = [tensor.onnx or (None if alone else number) for number, tensor in enumerate(network.outputs)]
     return [*(tensor.onnx for tensor in network.hidden), *outputs]
@@ -67,10 +64,14 @@ def _joined(query: Query, found: Property, networks: list[OnnxNetwork]) -> Joine
     """One network of all; `networks` has one for each computed tensor of the query."""
     parts, first, left = [], 0, iter(networks)
     for declared in query.networks:
-        (tensor,) = declared.inputs
-        places = query.copies[first : first + tensor.size]
-        first += tensor.size
-        parts += [Part(next(left), places) for _ in declared.computed]
+        places = []
+        for tensor in declared.inputs:
+            places.append(query.copies[first : first + tensor.size])
+            first += tensor.size
+        for _ in declared.computed:
+            network = next(left)
+            order = _input_order(declared, network)
+            parts.append(Part(network, np.concatenate([places[i] for i in order])))
     return JoinedNetwork(parts, query.inputs, found.with_inputs)
 
 
@@ -80,8 +81,27 @@ def _require_shapes(query: Query, networks: list[OnnxNetwork]) -> None:
     for declared in query.networks:
         for computed in declared.computed:
             network = next(left)
-            _require_shape(declared, "input", declared.inputs[0], network.input_shape)
+            order = _input_order(declared, network)
+            shapes = [network.input_shape] if len(order) == 1 else list(network.input_shapes.values())
+            for number, shape in zip(order, shapes, strict=True):
+                _require_shape(declared, "input", declared.inputs[number], shape)
             _require_shape(declared, "output", computed, network.output_shape)
+
+
+def _input_order(declared: DeclaredNetwork, network: OnnxNetwork) -> list[int]:
+    """The number of the declared input that each input of the file is: by its name in ONNX, if all say theirs."""
+    names = [tensor.onnx for tensor in declared.inputs]
+    count = len(network.input_shapes)
+    if len(names) != count:
+        raise LingraftError(
+            f"the property declares {len(names)} inputs of network {declared.name}, but its file has {count}."
+        )
+    if count == 1 or None in names:
+        return list(range(count))
+    missing = next((name for name in names if name not in network.input_shapes), None)
+    if missing is not None or len(set(names)) < count:
+        raise LingraftError(f"the file of network {declared.name} has no input {missing or names[0]!r} of its own.")
+    return [names.index(name) for name in network.input_shapes]
 
 
 def _require_shape(network: DeclaredNetwork, what: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
