@@ -44,7 +44,7 @@ def test_every_part_of_the_solver_stops_when_the_time_is_over() -> None:
     over = Budget(0.0)
     late = Dual(collapsed, torch.float64)
     late.budget = over
-    above, forms = Above(collapsed, domains), Forms(collapsed, dual, domains.exactly())
+    above, forms = Above(collapsed), Forms(collapsed, dual, domains.exactly())
     forms.budget = over
     assert above.count
     assert forms.groups
@@ -57,6 +57,7 @@ def test_every_part_of_the_solver_stops_when_the_time_is_over() -> None:
         lambda: Dual(collapsed, torch.float64, over),
         lambda: late.bound(domains),
         lambda: improve(late, domains, 1),
+        lambda: Above(collapsed, over),
         lambda: fit(above, late, domains),
         lambda: tighten(late, late, domains, torch.arange(1), 1),
         lambda: Forms(collapsed, late, domains.exactly()),

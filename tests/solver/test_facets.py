@@ -26,7 +26,7 @@ def _problem(seed: int, share: float = 0.3) -> tuple[Collapsed, Above, Tensor, T
     network, *_ = nets.collapsed(model, region, spec, spec[:, 0])
     points = network.inside(nets.points(region, seed, 400, model)).flatten(1).t()
     x = (points - collapsed.center[:, None]) / collapsed.radius[:, None].clamp(min=1e-30)
-    return collapsed, Above(collapsed, root_domains(collapsed, torch.float64)), x, z, margins
+    return collapsed, Above(collapsed), x, z, margins
 
 
 def _random_shares(above: Above, seed: int) -> Shares:

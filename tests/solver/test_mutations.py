@@ -171,7 +171,7 @@ def _domains_are_bounded() -> None:
 def _facets_are_bounds() -> None:
     for model, region, points, spec, offset, margins in _networks():
         network, _, collapsed = nets.collapsed(model, region, spec, offset)
-        above = facets.Above(collapsed, root_domains(collapsed, torch.float64).select(torch.tensor([0])))
+        above = facets.Above(collapsed)
         if not above.count:
             continue
         z, _ = nets.tap_values(network, collapsed, points)

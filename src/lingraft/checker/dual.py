@@ -89,8 +89,8 @@ def below(
     """Linear functions of the image below the rows, where lower ≤ z ≤ upper (T, B) or (T, 1).
 
     `alpha` (T, B) is the slope of the line below an open relu; `push` (T, B) is subtracted from λ, it is +β where z ≥ 0
-    and −β where z ≤ 0 is known. Of a negative coefficient on an open relu, the share α uses the `facets` of its site, by
-    the number of the site's first tap. With `sites`, the rows have no coefficients on taps from that site on.
+    and −β where z ≤ 0 is known. Of a negative coefficient on an open relu, the share α uses the `facets` of its site,
+    found by the number of the site's first tap. With `sites`, the rows have no coefficients on taps from that site on.
     """
     width = alpha.shape[1]
     q = np.repeat(rows.q, width, axis=1) if rows.q.shape[1] == 1 else rows.q.copy()

@@ -1,7 +1,7 @@
 """Bounds of ReLUs by functions of the image.
 
-Let W·d + w be above z for |dᵢ| ≤ radiusᵢ: in the first site z itself, behind it what step 7 gives for −z (`dual.py`). For
-*any* row G, relu(z) ≤ max(0, W·d + w) ≤ G·d + g with
+Let W·d + w be above z for |dᵢ| ≤ radiusᵢ: in the first site z itself, behind it what `dual.py` gives for −z. For *any*
+row G, relu(z) ≤ max(0, W·d + w) ≤ G·d + g with
 
     g = max( Σ|G|·radius, Σ|W − G|·radius + w )
 

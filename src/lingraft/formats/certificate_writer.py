@@ -9,7 +9,19 @@ import numpy as np
 from torch import Tensor
 
 from lingraft.ball import Range
-from lingraft.checker.format import CLIPPED, DONE, EMPTY, LEAF, PARTS, SLOPES, TYPES, BoxTree, Certificate, Tree, tree_of
+from lingraft.checker.format import (
+    CLIPPED,
+    DONE,
+    EMPTY,
+    LEAF,
+    PARTS,
+    SLOPES,
+    TYPES,
+    BoxTree,
+    Certificate,
+    Tree,
+    tree_of,
+)
 from lingraft.checker.network import Network as CheckedNetwork
 from lingraft.checker.network import inner_places
 from lingraft.errors import LingraftError

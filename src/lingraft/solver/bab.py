@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -141,8 +142,8 @@ class Stopped(Exception):
 class Search:
     """Splits the domains of one margin until all are proven; raises Falsified or Exhausted.
 
-    What it did is written into `proof`, if there is one. When `stop` says so, and there are open domains to share out,
-    it raises Stopped.
+    What it did is written into `proof`, if there is one. `above` makes what the facets of all margins share. When
+    `stop` says so, and there are open domains to share out, it raises Stopped.
     """
 
     def __init__(
@@ -156,10 +157,12 @@ class Search:
         stop: Callable[[], bool] | None = None,
         branching: str = "smart",
         worth: Worth | None = None,
+        above: Callable[[], Above] | None = None,
     ):
         self.collapsed, self.dual, self.exact = collapsed, dual, exact
         self.branching_rule = branching
         self.budget, self.attack, self.proof, self.stop = budget, attack, proof, stop
+        self.above = above or partial(Above, collapsed, budget)
         self.forms: Forms | None = None
         self.visited = 0
         #: the lowest bound of what is open; 0 where nothing is, None before the search
@@ -211,7 +214,7 @@ class Search:
         if not self.worth.facets.over():
             return base, bound
         self.budget.check_time()
-        above = Above(self.collapsed, base)
+        above = self.above()
         if not above.count:
             return base, bound
         shares = fit(above, self.dual, base)

@@ -57,9 +57,9 @@ def scores(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
     """How much of the bound (T, B) the relaxation of each tap that can be split costs; −∞ for all others.
 
     For a ReLU it is [q]₋ times the upper line's intercept, the gap of the triangle at 0; taps with q ≥ 0 cost nothing
-    there, and a small share of |q| times their reach keeps them in the order. What facets bound counts in full, too: they
-    are fitted to the whole region, and a split makes the tap linear all the same. For a smooth tap, |q| times the gap
-    between its lines in the middle of its interval.
+    there, and a small share of |q| times their reach keeps them in the order. What facets bound counts in full, too:
+    they are fitted to the whole region, and a split makes the tap linear all the same. For a smooth tap, |q| times the
+    gap between its lines in the middle of its interval.
     """
     reach = torch.minimum(domains.upper, -domains.lower)
     lines, q = evaluation.lines, evaluation.q

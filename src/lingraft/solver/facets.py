@@ -19,8 +19,9 @@ from torch import Tensor
 
 from lingraft.model.activations import activation
 from lingraft.model.activations.relu import relax_relu
+from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.collapse import Collapsed
-from lingraft.solver.dual import Domains, Dual, Facets
+from lingraft.solver.dual import Domains, Dual, Facets, outward
 from lingraft.solver.forms import Before
 from lingraft.solver.matrix import Matrix, Stack
 from lingraft.solver.proof import Shares, whole
@@ -29,7 +30,7 @@ from lingraft.solver.proof import Shares, whole
 STEPS_OF_SHARE = 15
 
 #: Steps of the search, and how many weights at most are sorted in each.
-STEPS, LARGEST = 20, 1 << 20
+STEPS, LARGEST = 12, 1 << 20
 
 
 @dataclass
@@ -65,9 +66,9 @@ class Block:
         return cls(first, tap, entry, place, weight, pixel, w)
 
     def some(self, taps: Tensor) -> "Block":
-        """The same without lists of the weights, and of some taps of the block only."""
+        """The same without lists of the weights, of some taps of the block only, in float32: to search with."""
         none = self.tap[:0]
-        return Block(self.first, none, none, none, self.weight[taps], self.pixel[taps], self.w[taps])
+        return Block(self.first, none, none, none, self.weight[taps].float(), self.pixel[taps], self.w[taps].float())
 
     def envelope(self, x: Tensor) -> Tensor:
         """Shares (m, K) in [0, 1] of the facets of the concave envelopes at x (n,)."""
@@ -86,16 +87,15 @@ class Block:
 
 
 class Above:
-    """Functions above z of the taps of the first sites, over |x| ≤ 1 and the bounds of `base` (one domain).
+    """Functions above z of the taps of the first sites over the whole region, |x| ≤ 1, for all margins.
 
     As many sites as have few enough weights, of ReLUs. Those behind the first use the usual lines of the taps before.
     """
 
-    def __init__(self, collapsed: Collapsed, base: Domains):
+    def __init__(self, collapsed: Collapsed, budget: Budget = UNLIMITED):
         self.pixels = len(collapsed.center)
         self.blocks: list[Block] = []
-        exactly = base.exactly()
-        lines = relax_relu(exactly.lower, exactly.upper)
+        lines = relax_relu(*(bounds[:, None] for bounds in outward(collapsed.lower, collapsed.upper, torch.float64)))
         #: the slopes below the taps that the functions use (T,), as proofs have them
         self.slopes = whole(lines.lower_slope[:, 0])
         left = LARGEST
@@ -104,7 +104,7 @@ class Above:
                 continue
             if activation(taps.kind).pieces is None:
                 break
-            block = self._block(Before(collapsed, number, lines), taps.first, left)
+            block = self._block(Before(collapsed, number, lines, budget), taps.first, left)
             if block is None:
                 break
             self.blocks.append(block)
@@ -161,7 +161,7 @@ class Above:
 def in_full(above: Above, dual: Dual, base: Domains) -> Domains:
     """`base` (one domain) with α that uses facets in full, where an open tap has one in `dual` and its q is negative.
 
-    What a facet bounds goes to the image past the taps before, and may turn the sign of their q: so the last site first.
+    What a facet bounds goes to the image past the taps before, which may turn the sign of their q: the last site first.
     """
     open_ = dual.open(base)
     open_[above.count :] = False
@@ -182,12 +182,12 @@ def fit(above: Above, dual: Dual, base: Domains) -> Shares:
     nothing = dual.with_facets(Facets(Stack([], count, above.pixels), torch.zeros_like(dual.r[:count]), used))
     full = in_full(above, nothing, base)
     row, lines = nothing.bounded(full), nothing.lines(full)
-    q = torch.where(nothing.open(full), row.q, 0.0)[:count, 0].double()
-    chord = lines.upper_slope[:count, 0].double()
+    q = torch.where(nothing.open(full), row.q, 0.0)[:count, 0].float()
+    chord = lines.upper_slope[:count, 0].float()
     first = above.blocks[0]  # whose lower lines are tight at x, too
     rising = first.some((q[: first.last] > 0).nonzero().flatten())
     up = q[: first.last][q[: first.last] > 0, None]
-    slope = lines.lower_slope[: first.last][q[: first.last] > 0].double()
+    slope = lines.lower_slope[: first.last][q[: first.last] > 0].float()
     falling = [block.some((q[block.first : block.last] < 0).nonzero().flatten()) for block in above.blocks]
     down = [mine[mine < 0, None] for mine in (q[block.first : block.last] for block in above.blocks)]
     share = [
@@ -195,7 +195,7 @@ def fit(above: Above, dual: Dual, base: Domains) -> Shares:
         for block, some in zip(above.blocks, falling, strict=True)
         for mine in [q[block.first : block.last]]
     ]
-    rest = row.p[:, 0].double() - rising.on_image(up * slope, above.pixels)
+    rest = row.p[:, 0].float() - rising.on_image(up * slope, above.pixels)
 
     def whole_row() -> Tensor:
         parts = [b.on_image(d * s, above.pixels) for b, d, s in zip(falling, down, share, strict=True)]
@@ -208,12 +208,12 @@ def fit(above: Above, dual: Dual, base: Domains) -> Shares:
         move = 2 / (step + 3)
         x = x + move * (-p.sign() - x)
         z = (rising.weight * x[rising.pixel]).sum(1, keepdim=True) + rising.w[:, None]
-        slope = slope + move * ((z > 0).double() - slope)
+        slope = slope + move * ((z > 0).float() - slope)
         share = [old + move * (block.envelope(x) - old) for block, old in zip(falling, share, strict=True)]
         p = whole_row()
     all_shares = []
     for block, mine in zip(above.blocks, share, strict=True):
         every = torch.zeros_like(block.weight)
-        every[q[block.first : block.last] < 0] = mine
+        every[q[block.first : block.last] < 0] = mine.to(every.dtype)
         all_shares.append(every)
     return above.shares(all_shares, q < 0)

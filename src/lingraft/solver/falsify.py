@@ -4,6 +4,7 @@ Steps go along the signs of a running sum of gradients (Dong et al. 2018): near 
 between the pieces of a network, and steps along them end higher.
 """
 
+import time
 from collections.abc import Callable
 
 import torch
@@ -48,10 +49,17 @@ class Falsifier:
         self.generator = torch.Generator().manual_seed(seed)
         #: the least of each margin (L,) that was seen
         self.lowest = torch.full_like(self.offset, torch.inf)
+        #: seconds that a step took in all, and how many points made one
+        self.seconds, self.moved = 0.0, 0
 
     def margins(self, images: Tensor) -> Tensor:
         """Margins (N, L) of float32 images (N, *input_shape)."""
         return self.network.forward(images) @ self.spec.t() + self.offset
+
+    @property
+    def price(self) -> float:
+        """Seconds that a step of one point takes, by those so far."""
+        return self.seconds / max(1, self.moved)
 
     def search(self, margins: Tensor, steps: int, restarts: int = 1) -> Tensor | None:
         """A witness against one of the given margins (K,), from random starts; None if none was found."""
@@ -70,7 +78,7 @@ class Falsifier:
         size, going = (self.upper - self.lower) / 2, torch.zeros_like(images)
         each = [1] * (images.dim() - 1)
         for step in range(steps + 1):
-            gradients = []
+            gradients, started = [], time.monotonic()
             for some, chosen in zip(images.split(self.together), margins.split(self.together), strict=True):
                 self.budget.check_time()
                 points = some.detach().requires_grad_(step < steps)
@@ -87,6 +95,7 @@ class Falsifier:
                 going = MOMENTUM * going + gradient / length.view(-1, *each)
                 images = images - size * (1 - step / steps) ** 2 * going.sign()
                 images = torch.minimum(torch.maximum(images, self.lower), self.upper)
+                self.seconds, self.moved = self.seconds + time.monotonic() - started, self.moved + len(images)
         return None
 
     def _witness(self, points: Tensor, lowest: Tensor) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Linear functions of the image below z and −z of taps, over a region: their *forms*, from the lines of the taps before.
+"""Linear functions of the image below z and −z of taps over a region, their *forms*, from lines of the taps before.
 
 They are made like bounds of margins, by passing the taps' rows back to the image.
 """

@@ -8,7 +8,7 @@ width, branch and bound over the input takes turns with that over the neurons, a
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from lingraft.solver.collapse import Collapsed, collapse
 from lingraft.solver.conjunction import ConjunctionSearch, collapsed_functions
 from lingraft.solver.crown import chunks
 from lingraft.solver.dual import Domains, Dual, root_domains
+from lingraft.solver.facets import Above
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.margin import MARGIN
 from lingraft.solver.network import Network
@@ -458,6 +459,7 @@ class _Attempt:
         """One open margin after the other."""
         self._enter("branch")
         worth: Worth | None = None
+        above = cache(partial(Above, work.collapsed, self.budget))
         since, self.attacking = time.monotonic(), 0.0
         for done, margin in enumerate(work.margins):
             column = margin.base.margin
@@ -465,7 +467,7 @@ class _Attempt:
             attack = partial(self._try, open_, since)
             proof = proofs.get(int(column))
             rule = self.verifier.branching
-            search = Search(work.collapsed, dual, exact, self.budget, attack, proof, self.stop, rule, worth)
+            search = Search(work.collapsed, dual, exact, self.budget, attack, proof, self.stop, rule, worth, above)
             worth = search.worth
             try:
                 search.run(margin.base, margin.bound, margin.pool)
@@ -503,7 +505,9 @@ class _Attempt:
             return None
         inner = points.view(-1, *self.network.nodes[0].shape)
         witness = self.falsifier.descend(self.network.outside(inner), open_[:1].expand(len(inner)), steps=3)
-        if witness is None and self.restarts:
+        # a deep attack takes long on a large network
+        price = self.falsifier.price * DEEP_STARTS * DEEP_STEPS if self.restarts <= DEEP else 0.0
+        if witness is None and self.restarts and (not price or self.attacking + price < ATTACKING * (started - since)):
             self.restarts -= 1
             if self.restarts >= DEEP:
                 self._attack(open_, LONG_STEPS, 1)
