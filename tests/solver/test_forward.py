@@ -162,3 +162,19 @@ def test_a_wrong_rule_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     MUTATIONS[name](monkeypatch)
     with pytest.raises(AssertionError):
         _check(network, region, 1)
+
+
+def test_known_inputs_have_no_coefficients_but_their_width_counts() -> None:
+    """The last inputs of a network may be declared known: then their width is in the constants."""
+    torch.manual_seed(5)
+    network = Network.from_module(nn.Linear(3, 4).double().eval(), (3,))
+    network.nodes[0].known = 2  # type: ignore[attr-defined]
+    found = forward.Forward(network, torch.zeros(1, 3).double(), torch.tensor([[0.5, 0.25, 0.125]]).double())
+    assert found.moving.tolist() == [0]
+    found.pass_to(1, {}, {})
+    low, high = found.bounds(1)
+    points = torch.cartesian_prod(*(torch.tensor([-w, w]).double() for w in (0.5, 0.25, 0.125)))
+    values = network.forward(points)
+    torch.testing.assert_close(low[0], values.amin(0), rtol=0, atol=1e-9)
+    torch.testing.assert_close(high[0], values.amax(0), rtol=0, atol=1e-9)
+    assert bool((low[0] <= values.amin(0)).all() and (high[0] >= values.amax(0)).all())

@@ -60,3 +60,15 @@ def test_margins_are_easy(above: float, still: bool) -> None:
 def test_nothing_is_easy_without_time() -> None:
     network, many, _ = _many(3, 1.0)
     assert not bool(many.easy(network, Sizes(network), Budget(0)).any())
+
+
+def test_points_are_boxes() -> None:
+    network, many, _ = _many(3, 0.5)
+    many.upper = many.lower.clone()
+    many.upper[:2] += 0.01
+    values = network.forward(many.lower) @ many.spec.T
+    margins = (values.gather(1, many.index.flatten(1)).view_as(many.shift) + many.shift).amax(2).amin(1)
+    many.shift[5:8] -= margins[5:8, None, None] + 0.1
+    expected = torch.ones(20, dtype=torch.bool)
+    expected[5:8] = False
+    assert torch.equal(many.easy(network, Sizes(network), Budget()), expected)

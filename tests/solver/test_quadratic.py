@@ -16,7 +16,7 @@ from lingraft.solver.box_bounds import BoxBounds
 from lingraft.solver.boxes import Boxes, BoxSearch, Maxima
 from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.network import Network
-from lingraft.solver.nodes import Dense, Product, Site
+from lingraft.solver.nodes import Dense, Input, Product, Site
 from lingraft.solver.quadratic import Form, Quadratics, band
 from lingraft.solver.rounding import Sizes
 
@@ -128,10 +128,16 @@ def _check_forms(network: Network, found: BoxBounds, t: Tensor) -> None:
                 assert bool(((values[place].flatten(1) - about).abs() <= form.error[b] + ROUNDING).all())
 
 
-def _check(model: nn.Module, seed: int, eps: float) -> None:
-    """Functions of the outputs on the region and on parts of it: below at points, and so are their tangents."""
+def _check(model: nn.Module, seed: int, eps: float, known: int = 0) -> None:
+    """Functions of the outputs on the region and on parts of it: below at points, and so are their tangents.
+
+    The last `known` inputs are no variables of the functions, however wide they are.
+    """
     region = nets.box((3,), seed, eps)
     network = Network.from_module(model, (3,))
+    source = network.nodes[0]
+    assert isinstance(source, Input)
+    source.known = known
     middle = (region.lower + region.upper) / 2
     lower = torch.stack([region.lower, middle, region.lower])
     upper = torch.stack([region.upper, region.upper, torch.minimum(region.upper, region.lower + 0.01)])
@@ -159,13 +165,16 @@ def _check(model: nn.Module, seed: int, eps: float) -> None:
     eps=st.sampled_from([0.02, 0.3, 1.0]),
     kind=st.sampled_from([nn.ReLU, nn.Tanh, nn.LeakyReLU, nn.GELU]),
     graft=st.booleans(),
+    known=st.integers(0, 1),
 )
-def test_functions_of_products_are_below(seed: int, eps: float, kind: type[nn.Module], graft: bool) -> None:
+def test_functions_of_products_are_below(
+    seed: int, eps: float, kind: type[nn.Module], graft: bool, known: int
+) -> None:
     torch.manual_seed(seed)
     model: nn.Module = Bent(kind).eval()
     if graft:
         model = nets.grafted(model, (3,), seed)
-    _check(model, seed, eps)
+    _check(model, seed, eps, known)
 
 
 def _no_error(patch: pytest.MonkeyPatch) -> None:

@@ -74,12 +74,13 @@ class ManyBoxes:
                 some = some[~failed[owner[some]]]
                 if not len(some):
                     continue
+                of = owner[some]
                 try:
-                    of = owner[some]
                     left, *parts = self._bounded(network, sizes, budget, owners[of], lower[some], upper[some])
-                    pieces.append((of[left].repeat(2), *halves(parts[0], parts[1], parts[2])))
+                    of = of[left]
+                    pieces.append((of.repeat(2), *halves(parts[0], parts[1], parts[2])))
                 except Exhausted:  # the time is over, or a box cannot be cut any more
-                    failed[owner[some]] = True
+                    failed[of] = True
             if not pieces:
                 break
             owner, lower, upper = (torch.cat(part) for part in zip(*pieces, strict=True))
@@ -97,7 +98,7 @@ class ManyBoxes:
         """
         bounds, last = BoxBounds(network, lower, upper, sizes, budget, dearer=1.0), len(network.nodes) - 1
         zero = self.spec.new_zeros(len(self.spec))
-        below, rows = bounds.functions(last, self.spec, zero)
+        below, rows, _ = bounds.functions(last, self.spec, zero)
         index, shift = self.index[owner], self.shift[owner]
 
         def shifted(bound: Tensor) -> Tensor:

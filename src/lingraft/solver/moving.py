@@ -48,7 +48,7 @@ class MovingPart:
 
 
 def moving_part(network: Network, moving: Tensor) -> MovingPart:
-    """Of a network whose inputs move where `moving` (n,), flat in the inner order, is true; at least one does."""
+    """Of a network whose inputs move where `moving` (n,), flat in the inner order, is true."""
     return _Builder(network, moving).build()
 
 

@@ -176,6 +176,8 @@ class Curves:
         a = rows.whole(self.network.nodes[0].shape).coefficients.flatten(1).view(count, self.columns, -1)
         center, radius = (t.flatten(1).index_select(0, box) for t in (self.found.center, self.found.radius))
         constant = passed.view(count, -1) + (a @ center[:, :, None])[:, :, 0]
+        still = radius.index_fill(1, self.moving, 0.0)  # inputs that are known but for rounding
+        lost.add_((a.abs().sum(1) * still).sum(1))
         a = a[:, :, self.moving] * radius[:, None, self.moving]
         bend = bend + a[:, 1:]
         return Quadratics(constant[:, 0] - lost, constant[:, 1:] + a[:, 0], (bend + bend.transpose(1, 2)) / 2)

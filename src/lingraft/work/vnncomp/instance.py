@@ -132,7 +132,9 @@ class Instance:
 
     def _without_easy(self, boxes: list[Box], limits: Limits, budget: Budget) -> list[Box]:
         """The boxes but those that are proven together at once; all, where more than few inputs have a width."""
-        lower, upper = (torch.from_numpy(np.stack([getattr(b, end) for b in boxes])) for end in ("lower", "upper"))
+        lower, upper = (
+            torch.from_numpy(np.stack([getattr(box, end) for box in boxes])).double() for end in ("lower", "upper")
+        )
         if int((upper > lower).sum(1).max()) > FEW_INPUTS:
             return boxes
         verifier = self.network.verifier(limits.double)
