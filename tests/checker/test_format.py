@@ -55,6 +55,18 @@ def test_what_is_written_is_read(ball):
     assert plain(decode(content)) == plain(certificate)
 
 
+def test_slopes_of_facets_need_not_be_there_but_are_one_row():
+    certificate = example()
+    assert not len(decode(encode(certificate)).trees[0].facets.slopes)
+    certificate.trees[0].facets.slopes = np.array([[0, 255, 3, 7]], np.uint8)
+    content = encode(certificate)
+    certificate.packed = len(content)
+    assert plain(decode(content)) == plain(certificate)
+    certificate.trees[0].facets.slopes = np.zeros((2, 4), np.uint8)
+    with pytest.raises(Rejected, match="do not fit together"):
+        decode(encode(certificate))
+
+
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_damaged_files_are_rejected_or_read_as_something_else(data):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lingraft.solver.matrix import SPARSE_BELOW, Matrix
+from lingraft.solver.matrix import SPARSE_BELOW, Matrix, Stack
 
 
 def _entries(count: int, shape: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -44,3 +44,20 @@ def test_matrices_below_each_other() -> None:
     stacked = Matrix.stacked(parts, 50)
     torch.testing.assert_close(stacked.dense(), expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(stacked.backward.to_dense(), expected.t(), rtol=0, atol=1e-12)
+
+
+def test_sparse_and_dense_ones_below_each_other() -> None:
+    parts, expected = [], torch.zeros(70, 30, dtype=torch.float64)
+    for first, count in ((0, 9), (25, 600), (46, 20)):
+        *entries, dense = _entries(count, (20, 30))
+        parts.append((first, Matrix.of(entries[0], entries[1], entries[2], (20, 30))))
+        expected[first : first + 20] = dense
+    for some in (parts, parts[:1], parts[1:2], []):
+        there = torch.zeros(70, 1, dtype=torch.float64)
+        for first, _ in some:
+            there[first : first + 20] = 1
+        stack, columns = Stack(some, 70, 30), torch.randn(30, 4, dtype=torch.float64)
+        torch.testing.assert_close(stack.times(columns), there * expected @ columns, rtol=0, atol=1e-12)
+        back = stack.transposed_times(expected)
+        torch.testing.assert_close(back, (there * expected).t() @ expected, rtol=0, atol=1e-12)
+        assert stack.to(torch.float32).times(columns.float()).dtype == torch.float32
