@@ -167,9 +167,7 @@ def _check(model: nn.Module, seed: int, eps: float, known: int = 0) -> None:
     graft=st.booleans(),
     known=st.integers(0, 1),
 )
-def test_functions_of_products_are_below(
-    seed: int, eps: float, kind: type[nn.Module], graft: bool, known: int
-) -> None:
+def test_functions_of_products_are_below(seed: int, eps: float, kind: type[nn.Module], graft: bool, known: int) -> None:
     torch.manual_seed(seed)
     model: nn.Module = Bent(kind).eval()
     if graft:
