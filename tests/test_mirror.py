@@ -14,6 +14,7 @@ TESTED_ELSEWHERE = {
     "checker/clip.py": "checker/test_rounding.py",
     "checker/collapse.py": "checker/test_bounds.py",
     "checker/dual.py": "checker/test_rounding.py",
+    "checker/facets.py": "checker/test_rounding.py",
     "checker/rows.py": "checker/test_rounding.py",
     "checker/tree.py": "checker/test_check.py",
     "cli/reproduce.py": "work/experiments/test_reproduce.py",

@@ -20,6 +20,7 @@ from lingraft.grafting.choose import score
 from lingraft.model import zoo
 from lingraft.model.sites import sites
 from lingraft.model.surgery import graft, prepared, shapes
+from lingraft.solver import verifier
 from lingraft.solver.request import Request
 from lingraft.solver.verifier import Verifier
 from lingraft.training import TrainingConfig, loss_at, make_loss
@@ -154,8 +155,9 @@ def test_devices_do_not_mix(elsewhere: None) -> None:
         far.numpy()
 
 
-def test_branch_and_bound(elsewhere: None) -> None:
+def test_branch_and_bound(elsewhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that it needs: tightening, clipping, exact bounds, and the proof kept."""
+    monkeypatch.setattr(verifier, "FIRST_TURN", 600.0)  # no turn for the search over the input
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(8, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2)).eval()
     spec = torch.tensor([[1.0, -1.0]])

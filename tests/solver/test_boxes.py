@@ -183,6 +183,38 @@ def test_the_verifier_decides_a_smooth_network_with_a_narrow_margin(above: float
     assert result.verdict == ("verified" if above > 0 else "falsified")
 
 
+class _Pole(nn.Module):
+    """1 / (|w·x| + 0.1): intervals of |w·x|, a line and a bend, reach below −0.1 where the box is wide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(2, 4, dtype=torch.float64), nn.Linear(4, 1, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.last(torch.reciprocal(self.first(x).abs() + 0.1))
+        return out
+
+
+@pytest.mark.parametrize("above", [0.01, -0.01])
+def test_a_pole_that_the_bounds_of_the_region_alone_have_is_cut_away(above: float) -> None:
+    torch.manual_seed(0)
+    model, spec = _Pole().eval(), torch.ones(1, 1).double()
+    region = Region(torch.full((2,), -1.0).double(), torch.full((2,), 1.0).double())
+    ticks = torch.linspace(-1, 1, 800).double()
+    with torch.no_grad():
+        margins = model(torch.cartesian_prod(ticks, ticks)).flatten()
+    image = torch.cartesian_prod(ticks, ticks)[margins.argmax()]
+    network = Network.from_module(model, (2,))
+    silent = _search(network, region, spec, above - margins.min()[None], attack=lambda points: None)
+    result = nets.verify(model, region, spec, above - margins.min()[None], image=image)
+    if above > 0:
+        assert result.verdict == _verdict(silent) == "verified"
+        assert result.stage == "boxes"
+    else:
+        assert result.verdict == "falsified"
+        assert _verdict(silent, 1.0) != "verified"
+
+
 class _Interrupted(Budget):
     """The time is over at some looks at the clock."""
 

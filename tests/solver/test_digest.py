@@ -49,14 +49,14 @@ def _changed(value: Any) -> Any:
     ](value)
 
 
-def test_every_field_of_every_node_counts_but_its_name() -> None:
+def test_every_field_of_every_node_counts_but_names_and_what_saves_work() -> None:
     nodes = _nodes()
     seen = {digest_network(nodes)}
     for i, node in enumerate(nodes):
         for field in fields(node):
             other = replace(node, **{field.name: _changed(getattr(node, field.name))})
             digest = digest_network([*nodes[:i], other, *nodes[i + 1 :]])
-            assert (digest in seen) == (field.name in ("name", "gain", "offset")), (node.name, field.name)
+            assert (digest in seen) == (field.name in ("name", "gain", "offset", "known")), (node.name, field.name)
             seen.add(digest)
     assert digest_network(nodes[:-1]) not in seen
 

@@ -160,13 +160,19 @@ class BoxSearch:
         last = len(self.network.nodes) - 1 if self.picked is None or self.maxima is None else self.maxima.node
         bounds = BoxBounds(self.network, boxes.lower, boxes.upper, self.sizes, budget, dearer, last)
         margin, below, rows, shares = self._functions(bounds, last, boxes.wanted)
-        if not bool(torch.isfinite(margin).all()):
+        known = torch.isfinite(margin)
+        if self.proof is not None and not bool(known.all()):
             raise Exhausted("numerical")
+        # a pole, or an overflow, in the bounds of a box need not be in those of its halves
+        margin = torch.where(known, margin, -torch.inf)
+        below = torch.where(known[:, :, None], below, -torch.inf)
+        rows = torch.where(known[:, :, None, None], rows, 0.0)
         open_ = ~proven(margin) & boxes.wanted
         self._look(bounds, boxes, margin, rows)
         lower, upper = clipped(boxes.lower, boxes.upper, below, rows, open_)
         # what is clipped off has done its harm
         harm = self._harm(bounds, shares, open_) * (upper - lower) / (boxes.upper - boxes.lower)
+        harm = torch.where(known.all(1, keepdim=True), harm, 0.0)
         left = open_.any(1) & (lower <= upper).all(1)
         if self.proof is not None:
             changed = ((lower > boxes.lower) | (upper < boxes.upper)).any(1)

@@ -237,18 +237,31 @@ class _Attempt:
 
     def run(self) -> Result:
         """Stage by stage; the result's `stage` is the one that was reached."""
-        result, problem = self.result, self.problem
+        problem = self.problem
         if problem.confirm is None and bool((self.falsifier.margins(problem.image[None].float()) <= 0).any()):
             return self.finish("misclassified")
-        every = left = torch.arange(len(problem.spec), device=problem.spec.device)
-        self._attack(left, QUICK_STEPS, 1)
+        every = torch.arange(len(problem.spec), device=problem.spec.device)
+        self._attack(every, QUICK_STEPS, 1)
+        try:
+            found, left = self._root(every)
+        except Exhausted as end:
+            if end.reason != "numerical" or self.verifier.provable or self._moving_inputs > FEW_INPUTS:
+                raise
+            # a pole that the bounds of the region have need not be in those of its parts
+            self._attack(every, LONG_STEPS, LONG_RESTARTS)
+            return self._take_turns(partial(self._split, self._box_search(every), lambda: None))
+        return self._optimize(found, left) if len(left) else self.finish("verified")
+
+    def _root(self, every: Tensor) -> tuple[SiteBounds, Tensor]:
+        """Bounds of all sites by intervals and, unless these prove all margins, by CROWN; the margins that are left."""
+        result, problem, left = self.result, self.problem, every
         self._enter("intervals")
         found = bound_sites(self.network, problem.region, self.budget, "intervals", self.sizes)
         self._allow_for_rounding(found)
         left = left[_open(margin_intervals(found, *self._spec(left)))]
         if not len(left):
             self._count(found)
-            return self.finish("verified")
+            return found, left
         self._enter("crown")
         # a checker of proofs looks at all neurons
         seen = visible(self.network, problem.spec) if self.proof is None else None
@@ -258,7 +271,7 @@ class _Attempt:
         bounds = self._crown(found, every)
         left = left[_open(bounds)[left]]
         result.crown = (bounds / self.unit).tolist()
-        return self._optimize(found, left) if len(left) else self.finish("verified")
+        return found, left
 
     def _crown(self, found: SiteBounds, margins: Tensor) -> Tensor:
         """Bounds of the margins by CROWN, less what rounding may add; from now on `rounding` allows for that, too."""
