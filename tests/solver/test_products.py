@@ -1,13 +1,15 @@
 """Products of two values: the same function for every region, and bounds as tight as they can be on each."""
 
 import pytest
+import random_networks as nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from lingraft.solver import verifier
 from lingraft.solver.bounds import bound_sites, margin_crown
-from lingraft.solver.budget import Budget
+from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.network import Network
 from lingraft.solver.nodes import Product
 from lingraft.solver.products import balanced
@@ -24,6 +26,18 @@ class Times(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         square = x.view(-1, 2, 2)
         return self.last(torch.cat([x[:, :2] * x[:, 2:], (square @ square.transpose(1, 2))[:, 0]], 1))
+
+
+class Crossed(nn.Module):
+    """Products of linear functions of the same two inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(2, 8, dtype=torch.float64), nn.Linear(4, 1, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        left, right = self.first(x).chunk(2, 1)
+        return self.last(left * right)
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +117,22 @@ def test_infinite_bounds_leave_it_as_it_is() -> None:
     for node in balanced(network, region).nodes:
         for value in vars(node).values():
             assert not isinstance(value, Tensor) or bool(torch.isfinite(value).all())
+
+
+def test_where_products_bend_the_search_over_neurons_has_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would meet the same relaxed products again; the search over the input goes on with all the time there is."""
+    torch.manual_seed(0)
+    model, region = Crossed().eval(), Region(torch.full((2,), -1.0).double(), torch.full((2,), 1.0).double())
+    spec, turns = torch.ones(1, 1).double(), []
+    ticks = torch.linspace(-1, 1, 400).double()
+    with torch.no_grad():
+        least = model(torch.cartesian_prod(ticks, ticks)).min()
+
+    def out_of_time(*args: object) -> None:
+        turns.append(args)
+        raise Exhausted("time")
+
+    monkeypatch.setattr(verifier._Attempt, "_branch", out_of_time)
+    monkeypatch.setattr(verifier, "FIRST_TURN", 1e-3)
+    result = nets.verify(model, region, spec, (1e-2 - least)[None])
+    assert (result.verdict, result.stage, len(turns)) == ("verified", "boxes", 1)
