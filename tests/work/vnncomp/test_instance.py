@@ -21,7 +21,9 @@ from lingraft.formats.answer import Answer, Counterexample
 from lingraft.formats.onnx_export import export_onnx
 from lingraft.formats.onnx_network import OnnxNetwork
 from lingraft.formats.vnnlib import Box, Conjunction, Property
+from lingraft.solver.budget import Budget
 from lingraft.solver.request import Limits
+from lingraft.solver.verifier import Result
 from lingraft.work.vnncomp.instance import Instance, margins
 
 LIMITS = Limits(30.0)
@@ -169,6 +171,17 @@ def test_time_is_shared_and_then_over(network) -> None:
     assert (answer.word, answer.reason) == ("timeout", "time")
     assert len(advanced) == 1, "the easy one is decided though the first is not"
     assert answer.seconds < 4
+
+
+def test_nothing_undecided_is_unsat_whenever_the_time_is_over(network, monkeypatch) -> None:
+    """Time passes between any two looks at the clock, too."""
+    one = box([0.0], [1.0], unsafe([1.0, 2.0]))
+    instance = Instance(network(linear([[1.0]], [0.0])), Property([one]))
+    monkeypatch.setattr(Instance, "_try", lambda *_: (Result("unknown", "branch", "time"), None, None))
+    for looks in range(8):
+        seconds = iter([1.0] * looks + [0.0] * 9)
+        monkeypatch.setattr(Budget, "left", property(lambda _, seconds=seconds: next(seconds)))
+        assert instance.answer(LIMITS).word == "timeout"
 
 
 rows = st.lists(st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=3), min_size=1, max_size=3)

@@ -124,9 +124,9 @@ class Instance:
                     undecided.append(box)
                 else:
                     answer.word, answer.reason = "unknown", result.error or result.reason
-            if answer.word == "unsat" and undecided and budget.left < SHORTEST_TRY:
-                answer.word, answer.reason = "timeout", "time"
             open_ = undecided if budget.left >= SHORTEST_TRY else []
+            if answer.word == "unsat" and undecided and not open_:
+                answer.word, answer.reason = "timeout", "time"
         answer.seconds = time.monotonic() - started
         return answer
 
