@@ -101,6 +101,34 @@ def test_as_tight_in_the_middle_as_mccormick() -> None:
     assert float(low) == pytest.approx(-4.0, abs=1e-6)
 
 
+@pytest.mark.parametrize("large", [1.0, 1e3, 1e6, 1e-6])
+def test_as_tight_whatever_the_units(large: float) -> None:
+    """As of the shares of a sum: factors of 1e5 times ones of 1e-6."""
+
+    class Plain(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (large * x[:, :1]) * (x[:, 1:] / large)
+
+    network = Network.from_module(Plain().double().eval(), (2,))
+    region = Region(torch.tensor([-8.0, -0.5]).double(), torch.tensor([8.0, 0.5]).double())
+    other = balanced(network, region)
+    low = margin_crown(other, bound_sites(other, region, Budget()), torch.ones(1, 1).double(), torch.zeros(1).double())
+    assert -4.5 <= float(low) <= -4.0 + 1e-6
+
+
+def test_values_that_are_0_do_not_make_rounding_large() -> None:
+    """The scale of one product is not so large that what others of its node lose to rounding becomes visible."""
+
+    class Gated(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(x - 2) * x.flip(1)
+
+    network = Network.from_module(Gated().double().eval(), (2,))
+    region = Region(torch.tensor([-1.0, 1e4]).double(), torch.tensor([1.0, 2e4]).double())
+    other = balanced(network, region)
+    assert max(bound_sites(other, region, Budget()).losses) < 1e-3
+
+
 def test_a_network_without_products_stays_as_it_is() -> None:
     network = Network.from_module(nn.Sequential(nn.Linear(2, 3), nn.ReLU()).eval(), (2,))
     assert balanced(network, Region(torch.zeros(2), torch.ones(2))) is network

@@ -21,11 +21,12 @@ from lingraft.solver.network import Network
 from lingraft.solver.nodes import Input, Node, Product, Scale, Site
 from lingraft.solver.region import Region
 
-#: s is between this power of 2 and its inverse: what is large before it is made small by u or v loses digits. Where one
-#: radius is all but nothing, the lines leave 2^-22 of the square of the other.
-_MOST = 10
+#: Radii count as at least this share of the largest number of their node: what is large before it is made small by u
+#: or v loses digits, which s must not make large again. Where one factor is all but fixed, the lines leave about this
+#: share of what the other does to the product.
+_SHARE = 2.0**-20
 
-#: Radii count as at least this.
+#: And as at least this.
 _LEAST = 1e-30
 
 
@@ -90,7 +91,7 @@ def balanced(network: Network, region: Region) -> Network:
 def _scale(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor], part: str) -> tuple[Tensor, Tensor]:
     """Weight and bias of one of the four scales of a product of values between these bounds (1, *shape)."""
     (u, wide), (v, other) = (_middle(*ends) for ends in (a, b))
-    power = 2.0 ** ((other / wide).log2() / 2).round().clamp(-_MOST, _MOST)
+    power = 2.0 ** ((other / wide).log2() / 2).round()
     none = torch.zeros_like(u)
     known = torch.isfinite(u) & torch.isfinite(v) & torch.isfinite(power)
     u, v, power = torch.where(known, u, none), torch.where(known, v, none), torch.where(known, power, 1.0)
@@ -105,7 +106,8 @@ def _scale(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor], part: str) -> tup
 
 
 def _middle(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """The middle of bounds, in single precision, and half their distance, never 0; of the shape of one value."""
+    """The middle of bounds, in single precision, and what counts as half their distance; of the shape of one value."""
     middle = ((lower + upper) / 2)[0].float().double()
     radius = ((upper - lower) / 2)[0]
-    return middle, radius.clamp(min=_LEAST)
+    least = max(_SHARE * float((middle.abs() + radius).max()), _LEAST)
+    return middle, radius.clamp(min=least)

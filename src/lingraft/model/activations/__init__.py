@@ -9,6 +9,7 @@ from torch import nn
 from lingraft.errors import LingraftError
 from lingraft.model.activations.clipped import ABS, CLAMP, CLAMP_MAX, CLAMP_MIN, HARDSIGMOID, HARDTANH, RELU6
 from lingraft.model.activations.convex import EXPONENTIAL, RECIPROCAL, ROOT
+from lingraft.model.activations.cube import CUBE
 from lingraft.model.activations.exponential import CELU, ELU, SELU, SOFTPLUS
 from lingraft.model.activations.gated import GELU, HARDSWISH, MISH, SILU
 from lingraft.model.activations.record import Activation, Lines
@@ -42,7 +43,7 @@ KNOWN: dict[str, Activation] = {record.name: record for record in (*_MADE_OF_LIN
 
 #: name → the record of a function that is no activation of a model: operations are written with these
 PARTS: dict[str, Activation] = {
-    record.name: record for record in (SQUARE, EXPONENTIAL, RECIPROCAL, ROOT, SINE, COSINE, SIGN, FLOOR)
+    record.name: record for record in (SQUARE, CUBE, EXPONENTIAL, RECIPROCAL, ROOT, SINE, COSINE, SIGN, FLOOR)
 }
 
 #: Names that mean the same wherever this version of lingraft runs.

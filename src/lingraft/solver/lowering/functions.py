@@ -10,6 +10,7 @@ from torch import fx
 from lingraft.errors import LingraftError
 from lingraft.model.activations import Activation
 from lingraft.model.activations.convex import RECIPROCAL, ROOT
+from lingraft.model.activations.cube import CUBE
 from lingraft.model.activations.exponential import softplus
 from lingraft.model.activations.sigmoid import SIGMOID
 from lingraft.model.activations.square import SQUARE
@@ -34,7 +35,7 @@ HANDLERS.update({record.name: _bending(record.bend) for record in KNOWN.values()
 
 @handles("power")
 def _power(at: Building, call: fx.Node, x: Any, exponent: Any) -> int:
-    """Squares, products, the root and the reciprocal of these."""
+    """Squares, cubes, products, the root and the reciprocal of these."""
     number = exponent.item() if isinstance(exponent, torch.Tensor) and exponent.numel() == 1 else exponent
     if not at.depends(x) or not isinstance(number, int | float):
         raise LingraftError(f"{at.title(call)} has an exponent that is no fixed number. Use a whole number.")
@@ -51,11 +52,14 @@ def _power(at: Building, call: fx.Node, x: Any, exponent: Any) -> int:
 
 
 def _whole_power(at: Building, name: str, source: int, exponent: int) -> int:
+    """A product only where neither 2 nor 3 divides the exponent: its bounds need not have the sign of the power."""
     if exponent == 1:
         return source
-    if exponent % 2:
-        return at.product(name, source, _whole_power(at, name, source, exponent - 1))
-    return at.bend(f"{name}.square", _whole_power(at, name, source, exponent // 2), SQUARE)
+    for factor, function in ((2, SQUARE), (3, CUBE)):
+        if exponent % factor == 0:
+            root = _whole_power(at, name, source, exponent // factor)
+            return at.bend(f"{name}.{function.name}", root, function)
+    return at.product(name, source, _whole_power(at, name, source, exponent - 1))
 
 
 @handles("softmax")
