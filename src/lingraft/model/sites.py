@@ -192,12 +192,18 @@ def _known() -> str:
 
 
 def node_shapes(traced: fx.GraphModule, input_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """Shape of what every node gives for two images, found without computing anything."""
-    blank = copied(traced).to("meta").eval()
-    dtype = next((p.dtype for p in blank.parameters()), torch.float32)
+    """Shape of what every node gives for two images.
+
+    Two are really computed: on the device "meta", where nothing is, the first operation loads PyTorch's compiler, which
+    takes longer than that for any network.
+    """
+    blank = copied(traced).eval()
+    parameter = next(blank.parameters(), torch.empty(0))
+    images = torch.zeros(2, *input_shape, dtype=parameter.dtype, device=parameter.device)
     try:
-        with redirect_stderr(io.StringIO()):  # where it fails, PyTorch prints a traceback beside the exception
-            ShapeProp(blank).propagate(torch.empty(2, *input_shape, dtype=dtype, device="meta"))
+        # where it fails, PyTorch prints a traceback beside the exception
+        with redirect_stderr(io.StringIO()), torch.no_grad():
+            ShapeProp(blank).propagate(images)
     except Exception as error:
         cause = error.__cause__ or error
         reason = str(cause).strip().splitlines()[0]
