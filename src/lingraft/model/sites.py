@@ -1,16 +1,13 @@
 """Sites: the calls of activations in the forward pass of a model."""
 
-import io
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.fx.passes.shape_prop import ShapeProp
 
 from lingraft.errors import LingraftError
 from lingraft.model.activations import KNOWN, Activation, of_call, of_module
@@ -191,6 +188,24 @@ def _known() -> str:
     return f"{', '.join(names)} or {last}"
 
 
+class _Shapes(fx.Interpreter):
+    """Runs a graph and notes the shape of every tensor, by the name of its node.
+
+    PyTorch's ShapeProp does the same, but loads sympy, which takes longer than the two images of `node_shapes`.
+    """
+
+    def __init__(self, traced: fx.GraphModule) -> None:
+        super().__init__(traced)
+        self.extra_traceback = False  # what fails is told in our words
+        self.shapes: dict[str, tuple[int, ...]] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if isinstance(value, Tensor):
+            self.shapes[n.name] = tuple(value.shape)
+        return value
+
+
 def node_shapes(traced: fx.GraphModule, input_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Shape of what every node gives for two images.
 
@@ -200,19 +215,14 @@ def node_shapes(traced: fx.GraphModule, input_shape: tuple[int, ...]) -> dict[st
     blank = copied(traced).eval()
     parameter = next(blank.parameters(), torch.empty(0))
     images = torch.zeros(2, *input_shape, dtype=parameter.dtype, device=parameter.device)
+    found = _Shapes(blank)
     try:
-        # where it fails, PyTorch prints a traceback beside the exception
-        with redirect_stderr(io.StringIO()), torch.no_grad():
-            ShapeProp(blank).propagate(images)
+        with torch.no_grad():
+            found.run(images)
     except Exception as error:
-        cause = error.__cause__ or error
-        reason = str(cause).strip().splitlines()[0]
+        reason = str(error).strip().splitlines()[0]
         raise LingraftError(
             f"{type(traced).__name__} does not take images of shape {input_shape}: {reason}."
             " One image without the batch is (channels, height, width), e.g. (3, 32, 32)."
         ) from error
-    return {
-        n.name: tuple(n.meta["tensor_meta"].shape)
-        for n in blank.graph.nodes
-        if hasattr(n.meta.get("tensor_meta"), "shape")
-    }
+    return found.shapes
