@@ -15,8 +15,8 @@ pytestmark = pytest.mark.slow
 
 def test_the_demo_tells_the_whole_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    # half of the images and less than half of the time: a story that is told to a test
-    monkeypatch.setattr(demo, "IMAGES", 10)
+    # a third of the images and less than half of the time: a story that is told to a test
+    monkeypatch.setattr(demo, "IMAGES", 6)
     monkeypatch.setattr(demo, "TIMEOUT", 2.0)
     done = CliRunner().invoke(app, ["demo"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
