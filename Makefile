@@ -14,6 +14,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
+# whole files, in order: what a file prepares for its tests is made once, and the last files are short
+PYTEST = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo quick test explore docs dist faults fuzz clean
 
@@ -24,16 +26,16 @@ quick: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -n 2 --quick
+	$(PYTEST) --quick
 
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -n 2
+	$(PYTEST)
 
 explore: $(READY)
-	$(BIN)/pytest -n 2 --hypothesis-profile=default
+	$(PYTEST) --hypothesis-profile=default
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
@@ -48,7 +50,7 @@ faults: $(READY)
 FUZZ ?= 1000
 TAMPER ?= 10000
 fuzz: $(READY)
-	LINGRAFT_FUZZ=$(FUZZ) $(BIN)/pytest -n 2 tests/fuzz
+	LINGRAFT_FUZZ=$(FUZZ) $(PYTEST) tests/fuzz
 	$(BIN)/python tests/fuzz/tampering/campaign.py --count $(TAMPER) --out build/tampering.json --keep build/tampering
 
 # The whole set-up: a virtual environment with the pinned versions. Made anew when the pins change.
