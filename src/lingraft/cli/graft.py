@@ -77,7 +77,7 @@ def graft(
     guided: Annotated[
         int, typer.Option(help="Steps that then graft more, where the verifier is stuck on training images.")
     ] = 0,
-    guided_share: Annotated[float, typer.Option(help="With --guided: share of all neurons that a step grafts.")] = 0.05,
+    guided_share: Annotated[float, typer.Option(help="With --guided: share of all neurons that a step grafts.")] = 0.01,
     ungraft: Annotated[
         bool, typer.Option("--ungraft", help="In the end, give back lines that no proof needs, if SA and VA allow it.")
     ] = False,

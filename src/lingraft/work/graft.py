@@ -79,7 +79,7 @@ def graft_and_tune(
     method: str = "grafting",
     min_sa: float | None = None,
     guided: int = 0,
-    guided_share: float = 0.05,
+    guided_share: float = 0.01,
     ungraft: bool = False,
     gamma: float | Sequence[float] = GAMMAS,
     gradual: bool = False,

@@ -44,7 +44,7 @@ class GuidedConfig:
 
     #: steps that graft more, at most, and the share of all neurons that each of them grafts
     steps: int
-    share: float = 0.05
+    share: float = 0.01
     #: standard accuracy on validation images below which there is no further step; None: any will do
     min_sa: float | None = None
     #: whether to try to give lines back at the end
