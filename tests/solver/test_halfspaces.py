@@ -70,3 +70,12 @@ def test_two_functions_prove_together_what_neither_proves() -> None:
     bound, _, shares = combined(below, rows, torch.ones(1, 1, dtype=torch.float64))
     torch.testing.assert_close(bound, torch.full((1, 1), 0.5, dtype=torch.float64))
     torch.testing.assert_close(shares, torch.full((1, 1, 2), 0.5, dtype=torch.float64))
+
+
+def test_functions_that_overflow_clip_nothing() -> None:
+    lower, upper, below, rows, _, _ = _case(0)
+    open_ = torch.ones(4, 2, dtype=torch.bool)
+    below[0], rows[1, :, :, 0], below[2], rows[3] = torch.inf, torch.inf, torch.nan, torch.nan
+    low, high = clipped(lower, upper, below, rows, open_)
+    assert torch.equal(low, lower)
+    assert torch.equal(high, upper)

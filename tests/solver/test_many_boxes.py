@@ -5,7 +5,7 @@ import random_networks as nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from lingraft.solver.budget import Budget
 from lingraft.solver.many_boxes import ManyBoxes
@@ -72,3 +72,26 @@ def test_points_are_boxes() -> None:
     expected = torch.ones(20, dtype=torch.bool)
     expected[5:8] = False
     assert torch.equal(many.easy(network, Sizes(network), Budget()), expected)
+
+
+class Pole(nn.Module):
+    """1/(x₁ − x₂ + 10⁻¹⁷) is beyond what rounding leaves of it where x₁ = x₂; plus x₀."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.apart = nn.Linear(2, 1).double()
+        with torch.no_grad():
+            self.apart.weight.copy_(torch.tensor([[1.0, -1.0]]))
+            self.apart.bias.fill_(1e-17)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :1] - 1 / self.apart(x[:, 1:])
+
+
+def test_a_pole_in_what_does_not_move_is_not_easy() -> None:
+    network = Network.from_module(Pole().eval(), (3,))
+    lower = torch.tensor([[0.0, 0.3, 0.3], [0.0, 0.3, 0.8]]).double()
+    upper = lower + torch.tensor([1.0, 0.0, 0.0]).double()
+    index, shift = torch.zeros(2, 1, 1, dtype=torch.int64), torch.zeros(2, 1, 1).double()
+    many = ManyBoxes(lower, upper, torch.ones(1, 1).double(), index, shift)
+    assert many.easy(network, Sizes(network), Budget()).tolist() == [False, True]

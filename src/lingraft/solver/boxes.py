@@ -173,7 +173,7 @@ class BoxSearch:
         # what is clipped off has done its harm
         harm = self._harm(bounds, shares, open_) * (upper - lower) / (boxes.upper - boxes.lower)
         harm = torch.where(known.all(1, keepdim=True), harm, 0.0)
-        left = open_.any(1) & (lower <= upper).all(1)
+        left = open_.any(1) & ~(lower > upper).any(1)
         if self.proof is not None:
             changed = ((lower > boxes.lower) | (upper < boxes.upper)).any(1)
             self.proof.keep(boxes.node, left, changed, shares)

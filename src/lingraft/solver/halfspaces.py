@@ -49,8 +49,11 @@ def combined(below: Tensor, rows: Tensor, radius: Tensor) -> tuple[Tensor, Tenso
 def clipped(lower: Tensor, upper: Tensor, below: Tensor, rows: Tensor, open_: Tensor) -> tuple[Tensor, Tensor]:
     """Boxes (B, n) that hold all points of the given ones at which one of the `open_` (B, L) margins is not above 0.
 
-    For each function with bound b and row p such a point is no further than −b / |p_d| from the side of the corner.
+    For each function with bound b and row p such a point is no further than −b / |p_d| from the side of the corner. A
+    function of which either is not finite says nothing: infinity comes from an overflow on the way.
     """
+    known = torch.isfinite(below) & torch.isfinite(rows).all(3)
+    rows = torch.where(known[..., None], rows, 0.0)
     reach = (MARGIN - below).clamp(min=0)[..., None] / rows.abs() * (1 + ROUNDING)
     reach = reach.nan_to_num(nan=torch.inf, posinf=torch.inf)  # no limit where p is 0
     highest = torch.where(rows > 0, lower[:, None, None] + reach, torch.inf).amin(2)

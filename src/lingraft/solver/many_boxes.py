@@ -49,6 +49,9 @@ class ManyBoxes:
                 part = moving_part(network, moving)
                 ends = [part.boxes(network, self.lower[some], self.upper[some]) for some in group.split(BATCH)]
                 lower, upper = (torch.cat(side) for side in zip(*ends, strict=True))
+                # behind a pole what does not move has no bounds either
+                known = (torch.isfinite(lower) & torch.isfinite(upper)).all(1)
+                group, lower, upper = group[known], lower[known], upper[known]
                 right[group] = self._easy(group, lower, upper, part.network, Sizes(part.network), budget)
         return right
 
@@ -114,6 +117,6 @@ class ManyBoxes:
         low, high = clipped(lower[box], upper[box], linear[box], of_box, open_[box])
         harm = bounds.harm(last, self.spec[index[box, margin[box].argmin(1), 0]], box)[box]
         harm = harm * ((high - low) / (upper[box] - lower[box])).nan_to_num(0.0)  # what is clipped off did its harm
-        left = (low <= high).all(1).nonzero().flatten()
+        left = (~(low > high).any(1)).nonzero().flatten()  # NaN is not empty
         low, high = low[left], high[left]
         return box[left], low, high, cuts(low, high, harm[left])
