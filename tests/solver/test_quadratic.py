@@ -295,3 +295,22 @@ def test_a_fall_in_a_shell_is_proven_if_it_is_true() -> None:
         turns = iter(range(25))
         assert search.run(Budget(), lambda c=turns: next(c, None) is None) == expected
         assert not expected or search.visited < 3000
+
+
+class Turned(nn.Module):
+    """A neuron whose coefficient is an input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :1] * torch.relu(x[:, 1:])
+
+
+def test_a_line_between_is_paid_for_and_no_more() -> None:
+    network = Network.from_module(Turned().eval(), (2,))
+    ends = torch.ones(1, 2).double()
+    found = BoxBounds(network, -ends, ends, Sizes(network))
+    assert found.curves is not None
+    last, none = len(network.nodes) - 1, torch.zeros(1).double()
+    below = found.curves.below(last, ends[:, :1], none, none.long(), UNLIMITED)
+    t = torch.cartesian_prod(*[torch.linspace(-1, 1, 5).double()] * 2)
+    over = (network.forward(t)[:, 0] - _values(below, t)[0]).detach()
+    assert float(over.min()) == pytest.approx(0, abs=ROUNDING)
