@@ -95,3 +95,11 @@ def test_outputs_that_do_not_move_are_known() -> None:
         layer.weight[:, 0] = 0.0
     part = _check(nn.Sequential(layer, nn.ReLU()), (4,), torch.tensor([True, False, False, False]), 2)
     assert not part.network.sites
+
+
+def test_what_positions_add_up_without_moving_has_the_bias_once() -> None:
+    torch.manual_seed(0)
+    moving = torch.zeros(2, 2, 6, dtype=torch.bool)
+    moving[:, 0, 1] = True
+    part = _check(nn.Sequential(nn.Conv2d(6, 2, 1), nn.Sigmoid(), nn.Flatten()), (6, 2, 2), moving.flatten(), 3)
+    assert part.sums
