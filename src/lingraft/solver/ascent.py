@@ -104,13 +104,12 @@ class Beta:
 class _Climb:
     """The ascent of some domains: their multipliers, and how their bounds rose."""
 
-    def __init__(self, dual: Dual, domains: Domains):
-        self.dual, self.domains = dual, domains
+    def __init__(self, dual: Dual, domains: Domains, rate: float):
+        self.dual, self.domains, self.rate = dual, domains, rate
         self.rows, self.lines, open_ = dual.rows(domains), dual.lines(domains), dual.open(domains)
         self.fixed, self.free = torch.where(open_, 0.0, self.lines.lower_slope), open_.to(dual.dtype)
         self.alpha, self.beta = Adam(domains.alpha.clone(), 0.0, 1.0), Beta(domains, dual)
         self.row = self._bound()
-        self.rate = RATE
         #: the best bounds after each of the last steps
         self.past = [self.row.c]
 
@@ -168,13 +167,14 @@ def improve(
     enough: float = torch.inf,
     worth: LeastGain | None = None,
     clock: Clock | None = None,
+    rate: float = RATE,
 ) -> tuple[Tensor, Domains]:
     """Bounds (B,) after at most `steps` steps, and the domains with the multipliers that give them.
 
     A domain is done whose bound exceeds `enough`, or rises by less in a step than is worth it, which `worth` tells (B,)
-    for bounds (B,). `clock` is told what steps took.
+    for bounds (B,). `clock` is told what steps took; `rate` is the size of the first.
     """
-    climb = _Climb(dual, domains)
+    climb = _Climb(dual, domains, rate)
     left = torch.arange(len(domains), device=domains.margin.device)
     done: list[tuple[Tensor, Tensor, Domains]] = []
     for _ in range(steps):

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from lingraft.model.activations.relu import relax_relu
-from lingraft.solver.ascent import improve
+from lingraft.solver.ascent import RATE, improve
 from lingraft.solver.branching import scores, split, taps_to_split
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.clip import Forms
 from lingraft.solver.collapse import Collapsed
 from lingraft.solver.dual import Domains, Dual, Evaluation
-from lingraft.solver.facets import Above, fit, in_full
+from lingraft.solver.facets import Above, fit, fit_pooled, in_full
+from lingraft.solver.largest import LAST
 from lingraft.solver.leaf import solve_leaf
 from lingraft.solver.margin import MARGIN, proven
 from lingraft.solver.proof import Clip, MarginProof, Split, UsedForms, whole
@@ -170,6 +171,8 @@ class Search:
         #: domains fit that many at once, at about thirty tensors over taps and pixels each
         self.widest = int(min(1024, max(1, budget.memory / 4 / (30 * 4 * (collapsed.count + len(collapsed.center))))))
         self.worth = worth or Worth(self.widest)
+        #: size of the first step on multipliers
+        self.rate = RATE
         self.tightening = self.branching = 0.0
         self.patience = 1.0
         #: how often each tap was tightened: others come first then
@@ -215,17 +218,24 @@ class Search:
             return base, bound
         self.budget.check_time()
         above = self.above()
-        if not above.count:
+        shares, rate = None, RATE
+        if above.largest.blocks and self.proof is None:  # the checker does not know those of max pooling
+            rate = LAST
+            facets, start = fit_pooled(above, self.dual, base)
+            dual = self.dual.with_facets(facets)
+        elif above.count:
+            shares = fit(above, self.dual, base)
+            facets = above.facets(shares)
+            dual = self.dual.with_facets(facets)
+            start = in_full(above, dual, base)
+        else:
             return base, bound
-        shares = fit(above, self.dual, base)
-        facets = above.facets(shares)
-        dual = self.dual.with_facets(facets)
-        better, improved = improve(dual, in_full(above, dual, base), REGION_STEPS, enough=ENOUGH)
+        better, improved = improve(dual, start, REGION_STEPS, enough=ENOUGH, rate=rate)
         pays = bool(better - bound > WORTHWHILE_FACETS * bound.abs())
         self.worth.facets.tried(pays)
         if not pays:
             return base, bound
-        self.dual, self.exact = dual, self.exact.with_facets(facets)
+        self.dual, self.exact, self.rate = dual, self.exact.with_facets(facets), rate
         if self.proof is not None:
             self.proof.facets = shares
         return replace(base, alpha=improved.alpha), better
@@ -264,7 +274,7 @@ class Search:
         base = replace(base, lower=start.lower, upper=start.upper)
         if bool((base.lower > base.upper).any()):
             return base, torch.full_like(bound, torch.inf)
-        better, improved = improve(self.dual, base, REGION_STEPS, enough=ENOUGH)
+        better, improved = improve(self.dual, base, REGION_STEPS, enough=ENOUGH, rate=self.rate)
         spent = time.monotonic() - started
         self.worth.rounds.add(float(cost.sum()), spent, float(better - bound))
         self.tightening += spent
@@ -291,7 +301,7 @@ class Search:
 
     def _improve(self, domains: Domains) -> tuple[Tensor, Domains]:
         """Steps on the multipliers of domains as long as they save more time than they take."""
-        return improve(self.dual, domains, MOST_STEPS, ENOUGH, self.worth.step, self.worth.batch.stepped)
+        return improve(self.dual, domains, MOST_STEPS, ENOUGH, self.worth.step, self.worth.batch.stepped, self.rate)
 
     def _clip(self, domains: Domains, base: Domains) -> None:
         """Tighten the bounds of the domains by what bounds their margins, in place."""

@@ -22,6 +22,7 @@ from lingraft.solver.nodes import Site
 from lingraft.solver.rounding import Loss
 from lingraft.solver.rows import Rows
 from lingraft.solver.substitution import TapRows
+from lingraft.solver.tournaments import Tournaments, tournaments
 
 
 @dataclass
@@ -59,6 +60,8 @@ class Collapsed:
     c: Tensor
     center: Tensor
     radius: Tensor
+    #: what the taps of max pooling compare
+    tournaments: Tournaments | None = None
 
     @property
     def count(self) -> int:
@@ -183,6 +186,7 @@ class _Collapse:
             torch.cat(constants) + offset,
             self.found.center.flatten(),
             self.found.radius.flatten(),
+            tournaments(self.network, self.found, {t.site: (t.first, t.index) for t in self.taps}, self._rows),
         )
 
 

@@ -16,8 +16,10 @@ In float64 what rounding may have added, Σ |λ| times the loss of each tap's ro
 programs of `leaf.py` give it, makes large what is left where a row cancels.
 """
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -27,7 +29,7 @@ from lingraft.model.activations import Lines, activation
 from lingraft.model.activations.relu import relax_relu
 from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.collapse import Collapsed
-from lingraft.solver.matrix import Stack
+from lingraft.solver.matrix import Matrix, Stack
 
 #: In proofs, α is a multiple of one over this, so that certificates are small.
 STEPS_OF_ALPHA = 255
@@ -123,11 +125,15 @@ class Row(NamedTuple):
 
 
 class Facets(NamedTuple):
-    """h ≤ G·x + g over |x| ≤ 1, for those of the first F taps that are `used` (F, 1): G (F, n), g (F, 1)."""
+    """h ≤ G·x + g over |x| ≤ 1, for those of the first F taps that are `used` (F, 1): G (F, n), g (F, 1).
+
+    Where the site whose first tap is k has rows `on_taps[k]` (U, k), these times h of the taps before are added.
+    """
 
     G: Stack
     g: Tensor
     used: Tensor
+    on_taps: Mapping[int, Matrix] = MappingProxyType({})
 
 
 @dataclass
@@ -169,7 +175,8 @@ class Dual:
     def with_facets(self, facets: Facets) -> "Dual":
         """The same with upper bounds of the taps of the first sites."""
         result = copy(self)
-        result.facets = Facets(facets.G.to(self.dtype), facets.g.to(self.dtype), facets.used)
+        on_taps = {first: matrix.to(self.dtype) for first, matrix in facets.on_taps.items()}
+        result.facets = Facets(facets.G.to(self.dtype), facets.g.to(self.dtype), facets.used, on_taps)
         return result
 
     def share(self, lines: Lines) -> Tensor:
@@ -240,6 +247,8 @@ class Dual:
                 slope[here] -= push[here]
             if first:
                 q[:first] += Q.transposed_times(slope[here])
+            if over is not None and self.facets is not None and first in self.facets.on_taps:
+                q[:first] += self.facets.on_taps[first].transposed_times(over[here])
         c = rows.c + (negative * lines.upper_intercept).sum(0) + (slope * self.r).sum(0)
         if self.dtype == torch.float64:  # in float32 nothing is proven
             c = c - (slope.abs() * self.loss).sum(0)
@@ -274,6 +283,8 @@ class Dual:
                 z[here] += Q.times(h[:first])
             torch.addcmul(shift[here], slope[here], z[here], out=h[here])
             if beyond is not None and first < len(beyond):
+                if self.facets is not None and first in self.facets.on_taps:
+                    beyond[here] += self.facets.on_taps[first].times(h[:first])
                 beyond[here].sub_(h[here]).mul_(falling[here])
                 h[here].addcmul_(beyond[here], share[here])
         gradient = row.q.clamp(min=0).mul_(z)

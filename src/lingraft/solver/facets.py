@@ -23,6 +23,8 @@ from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.collapse import Collapsed
 from lingraft.solver.dual import Domains, Dual, Facets, outward
 from lingraft.solver.forms import Before
+from lingraft.solver.largest import Largest
+from lingraft.solver.largest import fit as fit_largest
 from lingraft.solver.matrix import Matrix, Stack
 from lingraft.solver.proof import Shares, whole
 
@@ -109,6 +111,7 @@ class Above:
                 break
             self.blocks.append(block)
             left -= len(block.tap)
+        self.largest = Largest(collapsed, lines, budget)
 
     def _block(self, before: Before, first: int, most: int) -> Block | None:
         """One site; None if it has too many weights."""
@@ -127,6 +130,12 @@ class Above:
     def count(self) -> int:
         """Number of taps that have functions: they are the first ones."""
         return self.blocks[-1].last if self.blocks else 0
+
+    @property
+    def none(self) -> Facets:
+        """No facets of any tap."""
+        used = torch.zeros(0, 1, dtype=torch.bool, device=self.slopes.device)
+        return Facets(Stack([], 0, self.pixels), torch.zeros_like(used, dtype=torch.float64), used)
 
     def facets(self, shares: Shares) -> Facets:
         """G and g of the taps that have shares."""
@@ -217,3 +226,19 @@ def fit(above: Above, dual: Dual, base: Domains) -> Shares:
         every[q[block.first : block.last] < 0] = mine.to(every.dtype)
         all_shares.append(every)
     return above.shares(all_shares, q < 0)
+
+
+def fit_pooled(above: Above, dual: Dual, base: Domains) -> tuple[Facets, Domains]:
+    """Facets of the comparisons of max pooling and of all other ReLUs, fitted to `base` (one domain); α that use them.
+
+    Whatever `fit` finds for comparisons is left out.
+    """
+    compared = torch.zeros_like(base.alpha, dtype=torch.bool)
+    compared[above.largest.taps] = True
+    if bool(compared[: above.count].all()):
+        return fit_largest(above.largest, above.none, dual, base)
+    shares = fit(above, dual, base)
+    mine = (~compared[shares.tap, 0]).nonzero().flatten()
+    others = above.facets(Shares(shares.tap[mine], shares.pixel[mine], shares.share[mine], shares.slopes))
+    start = in_full(above, dual.with_facets(others), base)
+    return fit_largest(above.largest, others, dual, replace(base, alpha=torch.where(compared, base.alpha, start.alpha)))

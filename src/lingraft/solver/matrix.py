@@ -102,6 +102,14 @@ class Stack:
         result.dense = [(first, last, part.to(dtype)) for first, last, part in self.dense]
         return result
 
+    def with_rows(self, parts: "list[tuple[int, Matrix]]", rows: int) -> "Stack":
+        """The same of at least as many rows, plus dense matrices, each from its given row on."""
+        result = Stack([], rows, self.shape[1])
+        if self.sparse is not None:
+            result.sparse = Matrix.stacked([(0, self.sparse)], rows)
+        result.dense = [*self.dense, *((first, first + len(part.forward), part) for first, part in parts)]
+        return result
+
     def times(self, columns: Tensor) -> Tensor:
         """M · columns."""
         if self.sparse is None:

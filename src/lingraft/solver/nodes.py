@@ -246,6 +246,11 @@ class Product(Sum):
 
 
 @dataclass
+class Larger(Sum):
+    """max(a, b) = b + relu(a − b), value by value: its inputs are b and the site, whose input is the difference."""
+
+
+@dataclass
 class Site(Node):
     """One activation call. Where `grafted`, the neuron is slope·z + intercept; elsewhere it is `kind` of z.
 

@@ -14,7 +14,7 @@ from lingraft.model.operations.pooling import reduced, side_matrix
 from lingraft.model.operations.weights import each
 from lingraft.solver.lowering.building import Building, handles, outer
 from lingraft.solver.lowering.weights import as_line, as_map, convolution
-from lingraft.solver.nodes import Site
+from lingraft.solver.nodes import Larger, Site
 
 
 class _Windows:
@@ -162,4 +162,4 @@ def _larger(at: Building, name: str, a: int, b: int) -> int:
     difference = at.sum(f"{name}.difference", [a, b], [1.0, -1.0])
     none = torch.zeros(shape).double()
     positive = at.add(Site(name, shape, [difference], RELU.name, none.bool(), none, none, public=False))
-    return at.sum(f"{name}.larger", [b, positive], [1.0, 1.0])
+    return at.add(Larger(f"{name}.larger", shape, [b, positive], [1.0, 1.0]))
