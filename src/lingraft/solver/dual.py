@@ -146,6 +146,32 @@ class Evaluation:
     minimizer: Tensor
 
 
+def _together(taps: list[tuple[int, int, Matrix]]) -> list[tuple[int, int, Matrix]]:
+    """Sites that follow each other as one, where none needs another: the comparisons of one round of max pooling."""
+    groups: list[list[tuple[int, int, Matrix]]] = []
+    for first, last, Q in taps:
+        if groups and not bool(Q.dense()[:, groups[-1][0][0] :].any()):
+            groups[-1].append((first, last, Q))
+        else:
+            groups.append([(first, last, Q)])
+    result = []
+    for group in groups:
+        start, end = group[0][0], group[-1][1]
+        result.append((start, end, _below_each_other([(first, Q) for first, _, Q in group], start, end)))
+    return result
+
+
+def _below_each_other(parts: list[tuple[int, Matrix]], start: int, end: int) -> Matrix:
+    """One matrix (end − start, start) of parts that begin at given rows and have nothing in columns from start on."""
+    rows = torch.zeros(end - start, start, dtype=parts[0][1].forward.dtype, device=parts[0][1].forward.device)
+    for first, part in parts:
+        whole = part.dense()
+        assert not bool(whole[:, start:].any())
+        rows[first - start : first - start + len(whole)] = whole[:, :start]
+    row, column = rows.nonzero(as_tuple=True)
+    return Matrix.of(row, column, rows[row, column], (end - start, start))
+
+
 class Dual:
     """The collapsed network in one precision, ready to bound batches of domains; it stops when the time is over."""
 
@@ -159,6 +185,8 @@ class Dual:
         self.r = torch.cat([collapsed.c[:0], *r]).to(dtype)[:, None]
         scaled = [(t.first, t.last, t.P.scaled(self.radius), t.Q.to(dtype)) for t in collapsed.taps if t.last > t.first]
         self.taps = [(first, last, Q) for first, last, _, Q in scaled]
+        if collapsed.tournaments is not None:
+            self.taps = _together(self.taps)
         self.P = Stack([(first, P) for first, _, P, _ in scaled], collapsed.count, len(self.center)).to(dtype)
         shift = collapsed.c + self.center @ collapsed.p
         self.margins = Row(collapsed.q.to(dtype), (collapsed.p * self.radius[:, None]).to(dtype), shift.to(dtype))
@@ -175,7 +203,11 @@ class Dual:
     def with_facets(self, facets: Facets) -> "Dual":
         """The same with upper bounds of the taps of the first sites."""
         result = copy(self)
-        on_taps = {first: matrix.to(self.dtype) for first, matrix in facets.on_taps.items()}
+        on_taps = {}
+        for first, last, _ in self.taps if facets.on_taps else ():
+            parts = [(at, matrix) for at, matrix in facets.on_taps.items() if first <= at < last]
+            if parts and first:
+                on_taps[first] = _below_each_other(parts, first, last).to(self.dtype)
         result.facets = Facets(facets.G.to(self.dtype), facets.g.to(self.dtype), facets.used, on_taps)
         return result
 
