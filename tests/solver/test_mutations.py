@@ -660,9 +660,9 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @_mutation("facets: coefficients")
 def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(f: Any, *a: Any) -> dual.Facets:
-        G, g, used = f(*a)
+        G, g, used, on_taps = f(*a)
         opposite = [(0, matrix.Matrix.of_dense(-G.times(torch.eye(G.shape[1], dtype=g.dtype))))]
-        return dual.Facets(matrix.Stack(opposite, *G.shape), g, used)
+        return dual.Facets(matrix.Stack(opposite, *G.shape), g, used, on_taps)
 
     _wrap(patch, facets.Above, "facets", wrong)
 
