@@ -73,7 +73,9 @@ KINDS = {
     "sigmoid_6x200": Kind(lambda: connected(6, 200, nn.Sigmoid), "mnist", 0.0, 12, (0.01, 0.02)),
     "wide_cnn": Kind(wide_cnn, "mnist", 0.1, 2, (0.06, 0.1)),
     "deep_cnn": Kind(deep_cnn, "mnist", 0.05, 4, (0.03, 0.05)),
-    "deep_cnn_graft": Kind(deep_cnn, "mnist", 0.05, 4, (0.03, 0.05), grafted=0.5),
+    "deep_cnn_graft": Kind(deep_cnn, "mnist", 0.05, 4, (0.06, 0.08), grafted=0.5),
+    "fc_4x256_graft": Kind(lambda: connected(4, 256), "mnist", 0.03, 4, (0.03, 0.05), grafted=0.5),
+    "sigmoid_cnn": Kind(lambda: zoo.build("sigmoid-cnn", (1, 28, 28)), "mnist", 0.05, 2, (0.05, 0.08)),
     "resnet_4b": Kind(lambda: zoo.build("resnet-4b"), "cifar10", 2 / 255, 1, (0.5 / 255, 1 / 255), images=20_000),
 }
 

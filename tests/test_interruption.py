@@ -45,6 +45,21 @@ def test_an_import_is_finished_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sys.modules["slow_to_import"].DONE
 
 
+def test_a_timer_that_goes_off_at_the_end_is_stopped_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, set_timer = signal.getsignal(signal.SIGALRM), signal.setitimer
+
+    def late(which: int, seconds: float, again: float = 0.0) -> None:
+        if not seconds:
+            signal.raise_signal(signal.SIGALRM)
+        set_timer(which, seconds, again)
+
+    monkeypatch.setattr(signal, "setitimer", late)
+    with interrupted_after(100.0):
+        pass
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
 def test_what_is_quick_is_not() -> None:
     with interrupted_after(100.0):
         pass

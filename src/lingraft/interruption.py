@@ -25,8 +25,10 @@ def interrupted_after(seconds: float) -> Iterator[None]:
         yield
         return
 
+    left = False
+
     def over(number: int, frame: FrameType | None) -> None:
-        if not _is_importing(frame):
+        if not left and not _is_importing(frame):
             raise Interrupted
 
     before = signal.signal(signal.SIGALRM, over)
@@ -34,6 +36,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
+        left = True  # first: raised from here on, it would leave the timer running
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 

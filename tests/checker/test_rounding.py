@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from lingraft.checker import bounds as bounds_module
+from lingraft.checker import clip as clipping
 from lingraft.checker import collapse as collapse_module
 from lingraft.checker import dual as dual_module
 from lingraft.checker import rounding
@@ -178,6 +179,37 @@ def test_tightened_bounds_hold_wherever_the_margin_is_not_positive(fully_connect
                 tap, z = numbers[place] - 1, values[layer_of[node]][place]
                 assert z >= Fraction(float(low_[tap, 0]))
                 assert z <= Fraction(float(high_[tap, 0]))
+
+
+@pytest.mark.parametrize("most", [1, 3, 1000])
+def test_forms_are_the_same_however_many_are_made_at_once(monkeypatch, fully_connected, most):
+    """Groups of a site share a pass; each has its own taps, columns and pixels, and parts of one stay apart."""
+    rng = np.random.default_rng(0)
+    sizes = [(9, 4), (7, 9), (2, 7)]
+    network = fully_connected([(rng.standard_normal(size), rng.standard_normal(size[0])) for size in sizes])
+    of = collapse(Bounds(network, np.full(4, -1.0), np.full(4, 1.0)), {}, np.eye(2), np.zeros(2))
+    numbers = rng.integers(-1, 4, of.count)
+    slopes = rng.random(of.count)
+    monkeypatch.setattr(clipping, "CHUNK", most)
+    groups = make_groups(of, numbers, of.lower, of.upper, slopes)
+    assert sorted(np.concatenate([group.taps for group in groups])) == np.flatnonzero(numbers >= 0).tolist()
+    for group in groups:
+        assert len(set(numbers[group.taps])) == 1
+        assert len(group.taps) <= most
+        for place, tap in enumerate(group.taps):
+            alone = np.full(of.count, -1)
+            alone[tap] = 0
+            (single,) = make_groups(of, alone, of.lower, of.upper, slopes)
+            both = [place, place + len(group.taps)]
+            for mine, its in (
+                (group.constant, single.constant),
+                (group.bound, single.bound),
+                (group.size, single.size),
+            ):
+                np.testing.assert_allclose(mine[both], its, rtol=1e-12)
+            forms = np.zeros((2, len(of.radius)))
+            forms[:, group.pixels] = group.unit[both]
+            np.testing.assert_allclose(forms[:, single.pixels], single.unit, rtol=1e-12, atol=1e-15)
 
 
 finite = st.floats(-1e30, 1e30, allow_subnormal=True)

@@ -233,6 +233,8 @@ def test_every_file_that_is_named_is_checked_or_reported(folder, tmp_path):
         done = check(path, "--model", folder / "net.onnx")
         assert done.exit_code == 1
         assert f"rejected {path}" in done.stdout
+    done = check(tmp_path / "none", "--model", folder / "net.onnx")
+    assert "there is no such file or folder" in done.stdout
     done = check(*wrong, tmp_path / "folder", "--model", folder / "net.onnx")
     assert done.exit_code == 1
     assert "1 of 5 accepted" in done.stdout

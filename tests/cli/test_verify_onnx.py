@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from lingraft import LingraftError, export_onnx
+from lingraft import LingraftError, export_onnx, verify_property
 from lingraft.cli import app
 from lingraft.formats.answer import read_counterexample
 from lingraft.formats.vnnlib import read_vnnlib
@@ -89,6 +89,12 @@ def test_timeout(files) -> None:
     files[1].write_text(HEAD + BOX.replace("1)", "90)") + "(assert (>= Y_0 60))\n")
     result = verify(files, "--timeout", 0.5)
     assert (result.stdout, result.exit_code) == ("timeout\n", 12)
+
+
+def test_reading_is_part_of_the_time(files) -> None:
+    files[1].write_text(HEAD + BOX + "(assert (or (>= Y_0 60) (<= Y_0 -1)))\n" + BOX * 200_000)
+    answer = verify_property(*files, timeout=0.1, progress=False).answer
+    assert (answer.word, answer.stage) == ("timeout", "reading")
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,15 @@ from lingraft.formats.onnx_import import load_onnx
         pytest.param([("MatMul", "x w", "y")], (2, 4), {"w": weights(4)}, ["Linear", "Flatten"], id="matmul-with-a-vector"),
         pytest.param([("Transpose", "x", "t", {"perm": [0, 2, 1]}), ("MatMul", "x t", "y")], (2, 4), {}, [], id="matmul-of-values"),
         pytest.param([("Transpose", "x", "t"), ("MatMul", "t x", "h"), ("Unsqueeze", "h a", "y")], (4,), {"a": integers(0)}, [], id="matmul-without-batch"),
+        pytest.param([("Squeeze", "x a", "v"), ("MatMul", "v v", "y")], (3,), {"a": integers(0)}, ["Flatten", "Flatten"], id="matmul-of-vectors"),
+        pytest.param([("Reshape", "x a", "v"), ("Reshape", "x b", "m"), ("Gather", "v i", "w"), ("MatMul", "w m", "y")], (6,),
+                     {"a": integers(6), "b": integers(2, 3), "i": integers(5, 1)}, ["Flatten", "Flatten", "Flatten"], id="vector-times-matrix"),
+        pytest.param([("Reshape", "x a", "v"), ("Reshape", "x b", "m"), ("Gather", "v i", "w"), ("MatMul", "m w", "y")], (6,),
+                     {"a": integers(6), "b": integers(1, 2, 3), "i": integers(5, 1, 0)}, ["Flatten", "Flatten"], id="matrices-times-vector"),
+        pytest.param([("MatMul", "w x", "y")], (2, 3, 4), {"w": weights(2, 5, 3)}, ["Linear", "Linear"], id="stack-from-the-left"),
+        pytest.param([("MatMul", "w x", "y")], (3, 4), {"w": weights(1, 2, 3)}, ["Linear"], id="stack-of-one-from-the-left"),
+        pytest.param([("Gather", "x i", "y", {"axis": 1})], (3,), {"i": np.array(2)}, [], id="one-number"),
+        pytest.param([("Relu", "x", "h"), ("ReduceSum", "h", "y", {"keepdims": 0})], (3,), {}, ["ReLU"], id="one-number-of-all"),
         pytest.param([("Exp", "x", "h"), ("Div", "x h", "y")], (3,), {}, [], id="quotient"),
         pytest.param([("Exp", "x", "h"), ("Div", "c h", "y")], (3,), {"c": weights(3)}, [], id="division"),
         pytest.param([("Exp", "x", "h"), ("Sqrt", "h", "r"), ("Reciprocal", "r", "y")], (2, 4), {}, [], id="root"),
@@ -200,6 +209,16 @@ def test_operation(make_onnx, nodes, shape, constants, layers):
     assert_read(make_onnx(nodes, [1, *shape], constants), shape, layers)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis", "inputs"), [((6,), -1, "x s"), ((3, 6), -1, "x s b"), ((3, 6), 1, "x t b"), ((3, 6), 2, "x s b")]
+)
+def test_layer_normalization(make_onnx, shape, axis, inputs):
+    constants = {"s": weights(6), "t": weights(3, 6), "b": weights(6)}
+    nodes = [("LayerNormalization", inputs, "y", {"axis": axis, "epsilon": 0.01})]
+    path = make_onnx(nodes, [1, *shape], constants, opset=17)
+    assert_same(path, load_onnx(path), *shape)
+
+
 def test_older_operator_sets_give_lists_as_attributes(make_onnx):
     nodes = [
         ("Pad", "x", "p", {"pads": [0, 0, 1, 1, 0, 0, 1, 1], "value": 0.0}),
@@ -212,15 +231,19 @@ def test_older_operator_sets_give_lists_as_attributes(make_onnx):
     assert_same(path, module, 2, 3, 3)
 
 
+def test_older_softmax_is_over_all_dimensions_that_follow(make_onnx):
+    path = make_onnx([("Softmax", "x", "y")], [1, 2, 3, 2], opset=11)
+    assert_same(path, load_onnx(path), 2, 3, 2)
+    path = make_onnx([("LogSoftmax", "x", "y", {"axis": 2})], [1, 2, 3, 2], opset=11)
+    assert_same(path, load_onnx(path), 2, 3, 2)
+
+
 @pytest.mark.parametrize(
     ("nodes", "shape", "constants", "message"),
     [
         pytest.param([("Tan", "x", "y")], (3,), {}, "Tan.*the_y.*not supported", id="operation"),
         pytest.param([("Pow", "x c", "y")], (3,), {"c": weights(3)}, "Pow node .*exponents", id="powers"),
         pytest.param([("Pow", "c x", "y")], (3,), {"c": weights(3)}, "Pow node .*constant", id="exponent"),
-        pytest.param(
-            [("Squeeze", "x a", "v"), ("MatMul", "v v", "y")], (3,), {"a": integers(0)}, "a vector", id="matmul"
-        ),
         pytest.param(
             [("Pad", "x p", "y", {"mode": "reflect"})],
             (3,),

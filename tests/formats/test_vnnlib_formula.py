@@ -56,6 +56,14 @@ def written(item) -> str:
     return item if isinstance(item, str) else f"{float(item)}"
 
 
+def between(item) -> str:
+    """The same with operators between what they are about, where there is more than one."""
+    if isinstance(item, tuple):
+        parts = list(map(between, item[1]))
+        return f"({f' {item[0]} '.join(parts)})" if len(parts) > 1 else f"({item[0]} {parts[0]})"
+    return written(item)
+
+
 def value(item, at) -> Fraction:
     if not isinstance(item, tuple):
         return at[item] if isinstance(item, str) else item
@@ -80,10 +88,14 @@ def true(item, at) -> bool:
 
 
 @settings(max_examples=150, deadline=None)
-@given(formulas=st.lists(formula, min_size=1, max_size=3), points=st.lists(point, min_size=5, max_size=5))
-def test_a_point_is_in_the_sets_where_the_formulas_are_true(tmp_path_factory, formulas, points):
+@given(
+    formulas=st.lists(formula, min_size=1, max_size=3),
+    points=st.lists(point, min_size=5, max_size=5),
+    form=st.sampled_from([written, between]),
+)
+def test_a_point_is_in_the_sets_where_the_formulas_are_true(tmp_path_factory, formulas, points, form):
     path = tmp_path_factory.getbasetemp() / "semantics.vnnlib"
-    path.write_text(TWO + "\n".join(f"(assert {written(each)})" for each in formulas))
+    path.write_text(TWO + "\n".join(f"(assert {form(each)})" for each in formulas))
     query = read_query(path)
     found = property_of(query)
     for values in points:
@@ -113,6 +125,14 @@ def test_terms_are_added_and_divided_exactly(tmp_path: Path, text: str, x: float
     path.write_text(f"{ONE}(assert (and (<= X[0] 2) (>= X[0] -2)))\n{text}\n")
     query = read_query(path)
     assert holds(query, property_of(query), np.array([x]), np.array([y])) == expected
+
+
+@pytest.mark.parametrize("text", ["(1 - X[0] + Y[0] <= 0)", "(X[0] <= Y[0] <= 1)", "(X[0] <=)", "(<= X[0] <= 1)"])
+def test_operators_between_that_have_no_one_meaning(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "p.vnnlib"
+    path.write_text(f"{ONE}(assert {text})\n")
+    with pytest.raises(LingraftError, match=r"not understood|takes two sides"):
+        read_query(path)
 
 
 def test_a_factor_that_would_be_rounded_is_refused(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_nothing_false_is_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bug", "options"),
     [
-        ("breakpoint", ["--networks", "short", "--only", "forged", "--count", "80"]),
+        ("breakpoint", ["--networks", "short", "--only", "forged", "--count", "240"]),
         ("region", ["--networks", "dense", "--only", "claim made false", "--count", "60"]),
         ("slope", ["--networks", "leaky", "--only", "onnx: fields", "--count", "40"]),
         ("half", ["--networks", "few", "--only", "claim made false", "--count", "40"]),

@@ -39,8 +39,8 @@ def formulas_of(variable: st.SearchStrategy[str], relations: list[str]) -> st.Se
     """Formulas of these variables and relations, most of which mean nothing."""
 
     def applied(heads: st.SearchStrategy[str], most: int) -> Callable[[st.SearchStrategy[str]], st.SearchStrategy[str]]:
-        return lambda inner: st.tuples(heads, st.lists(inner, max_size=most)).map(
-            lambda parts: f"({parts[0]} {' '.join(parts[1])})"
+        return lambda inner: st.tuples(heads, st.lists(inner, max_size=most), st.booleans()).map(
+            lambda parts: f"({f' {parts[0]} '.join(parts[1])})" if parts[2] else f"({parts[0]} {' '.join(parts[1])})"
         )
 
     term = st.recursive(number | variable, applied(st.sampled_from("+-*/"), 3), max_leaves=6)

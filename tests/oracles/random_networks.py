@@ -199,10 +199,12 @@ def with_taps(seed: int, kind: str, eps: float, graft: bool) -> tuple:
     return form, z, h, (model(images).detach() @ spec.t() + offset).t()
 
 
-def branchy(seed: int, above: float) -> Request:
+def branchy(seed: int, above: float, activation: type[nn.Module] = nn.ReLU, width: int = 40) -> Request:
     """Is a margin positive, whose lowest value at many corners of the region is `above`? That takes many domains."""
     torch.manual_seed(seed)
-    model = nn.Sequential(nn.Linear(8, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2)).eval()
+    model = nn.Sequential(
+        nn.Linear(8, width), activation(), nn.Linear(width, width), activation(), nn.Linear(width, 2)
+    ).eval()
     image = torch.full((1, 8), 0.5)
     corners = (torch.rand(20000, 8) < 0.5).float()
     with torch.no_grad():

@@ -17,7 +17,7 @@ def _numbered(numbers: range, taps: int = 3) -> Domains:
     """Domains whose tensors all tell their number."""
     node = torch.tensor(list(numbers))
     tall = node.float().repeat(taps, 1)
-    return Domains(torch.zeros_like(node), -tall, tall, torch.ones_like(tall, dtype=torch.int8), tall, tall, node)
+    return Domains(torch.zeros_like(node), -tall, tall, torch.ones_like(tall, dtype=torch.int8), tall, tall, tall, node)
 
 
 @pytest.mark.parametrize("seed", range(3))

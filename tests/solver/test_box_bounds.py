@@ -172,6 +172,46 @@ def test_harm_is_due_to_the_input_that_moves_the_open_neuron(way: Callable[[], A
     torch.testing.assert_close(harm, torch.tensor([[0.5, 0.0]], dtype=torch.float64))  # the gap is −l·u / (u − l)
 
 
+def test_a_single_input_that_moves_has_all_the_harm() -> None:
+    network = Network.from_module(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)).double().eval(), (3,))
+    lower = torch.zeros(2, 3, dtype=torch.float64)
+    upper = lower + torch.tensor([0.0, 1.0, 0.0])
+    bounds = BoxBounds(network, lower, upper, Sizes(network))
+    harm = bounds.harm(len(network.nodes) - 1, torch.ones(1, 1, dtype=torch.float64), torch.tensor([0]))
+    assert harm.argmax(1).tolist() == [1, 1]
+    assert harm[:, [0, 2]].count_nonzero() == 0
+
+
+class Weighted(nn.Module):
+    """Two values, each times an input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(1, 2).double(), nn.Linear(2, 1).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.first(x[:, :1]) * x[:, 1:])
+
+
+def test_products_by_numbers_are_linear() -> None:
+    """With the weights fixed nothing bends: planes are exact, and there are no quadratic functions to pass back."""
+    torch.manual_seed(0)
+    model = Weighted().eval()
+    network = Network.from_module(model, (3,))
+    lower = torch.tensor([[-1.0, 0.3, -0.7], [0.2, 10.0, 0.0]], dtype=torch.float64)
+    upper = lower + torch.tensor([1.0, 0.0, 0.0])
+    one, none = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    bounds = BoxBounds(network, lower, upper, Sizes(network))
+    assert bounds.curves is None
+    with torch.no_grad():
+        least = torch.minimum(model(lower), model(upper))
+    below = bounds.functions(len(network.nodes) - 1, one, none).below
+    assert bool((below <= least).all())
+    torch.testing.assert_close(below, least, rtol=1e-6, atol=1e-6)
+    wide = BoxBounds(network, lower, upper + 1.0, Sizes(network))
+    assert wide.curves is not None
+
+
 class BentProduct(nn.Module):
     """A ReLU that gets a product itself."""
 

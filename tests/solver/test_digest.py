@@ -78,8 +78,16 @@ def test_a_registered_activation_counts_with_what_it_computes(monkeypatch: pytes
         lines = SOFTSIGN.lines(lower, upper)
         return lines._replace(lower_intercept=lines.lower_intercept - 1e-9)
 
+    def chosen(lower: Tensor, upper: Tensor, place: Tensor) -> Any:
+        return SOFTSIGN.lines(lower, upper)
+
+    def wider_ones(lower: Tensor, upper: Tensor, place: Tensor) -> Any:
+        return wider(lower, upper)
+
     versions = [
         SOFTSIGN,
+        replace(SOFTSIGN, lines_at=chosen),
+        replace(SOFTSIGN, lines_at=wider_ones),
         replace(SOFTSIGN, value=lambda z: -SOFTSIGN.value(z)),
         replace(SOFTSIGN, value=lambda z: SOFTSIGN.value(z) * (1 + 2**-50)),
         replace(SOFTSIGN, value=lambda z: torch.where(z > 1e8, 1.0, SOFTSIGN.value(z))),

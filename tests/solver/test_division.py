@@ -10,9 +10,11 @@ import random_networks as nets
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from lingraft.pool.problems import VerifyProblems
 from lingraft.pool.work import Divided
+from lingraft.solver import bab
 from lingraft.solver import verifier as verifier_module
 from lingraft.solver.bab import Pool, Search, Stopped
 from lingraft.solver.budget import Budget, Exhausted
@@ -123,6 +125,20 @@ def test_parts_give_the_verdict_of_the_whole(above: float, monkeypatch: pytest.M
         divisions += divided
     if above > 0:  # a counterexample may be found before there is anything to divide
         assert divisions > 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("few", [0, 20])
+def test_parts_of_a_smooth_network_give_the_verdict_of_the_whole(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Splits of intervals, with and without boxes in turn with them; without tightening, which would need no splits."""
+    monkeypatch.setattr(Falsifier, "search", lambda *arguments: None)
+    monkeypatch.setattr(verifier_module, "FEW_INPUTS", few)
+    monkeypatch.setattr(bab, "TIGHTENED", 0)
+    request = nets.branchy(1, 0.01, nn.Tanh, width=20)
+    result, divided = in_parts(request)
+    assert result.verdict == "verified"
+    assert divided > 0
+    assert result.domains > 0
 
 
 def results(*verdicts: str) -> list[Result]:

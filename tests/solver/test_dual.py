@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lingraft.model.activations import KNOWN
+from lingraft.model.activations import KNOWN, Activation, Lines
+from lingraft.model.activations.record import PLACES
 from lingraft.solver import ascent
 from lingraft.solver.ascent import improve
 from lingraft.solver.branching import split
@@ -77,6 +78,16 @@ def test_precisions_agree(seed: int, kind: str, eps: float, graft: bool) -> None
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
+def _mixed(record: Activation, lower: Tensor, upper: Tensor, alpha: Tensor) -> Lines:
+    """Between the lines at two places, as far as α is from one to the other."""
+    assert record.lines_at is not None
+    lines = torch.stack([torch.stack(record.lines_at(lower, upper, torch.tensor(place).to(lower))) for place in PLACES])
+    where = (len(PLACES) - 1) * alpha
+    first = where.detach().floor().long().clamp(max=len(PLACES) - 2)
+    index = first.expand(1, 4, *first.shape)
+    return Lines(*torch.lerp(lines.gather(0, index)[0], lines.gather(0, index + 1)[0], where - first))
+
+
 def _reference(collapsed: Collapsed, domains: Domains, alpha: Tensor, beta: Tensor) -> Tensor:
     """The bound once more, with autograd and without anything clever: backward over the taps, then over the box."""
     q, p, c = (t[..., domains.margin] for t in (collapsed.q, collapsed.p, collapsed.c))
@@ -84,9 +95,12 @@ def _reference(collapsed: Collapsed, domains: Domains, alpha: Tensor, beta: Tens
     for taps in reversed(collapsed.taps):
         here = slice(taps.first, taps.last)
         lower, upper = domains.lower[here], domains.upper[here]
-        lines = KNOWN[taps.kind].lines(lower, upper)
-        open_ = (lower < 0) & (upper > 0) & (taps.kind == "relu")
-        below = torch.where(open_, alpha[here], lines.lower_slope)
+        if taps.kind == "relu":
+            lines = KNOWN[taps.kind].lines(lower, upper)
+            below = torch.where((lower < 0) & (upper > 0), alpha[here], lines.lower_slope)
+        else:
+            lines = _mixed(KNOWN[taps.kind], lower, upper, alpha[here])
+            below = lines.lower_slope
         positive, negative = q[here].clamp(min=0), q[here].clamp(max=0)
         split, b = domains.split[here], beta[here]
         slope = positive * below + negative * lines.upper_slope - split * b
@@ -120,7 +134,8 @@ def test_bound_and_gradients_agree_with_autograd(seed: int, kind: str, eps: floa
             assert len(seen) == 2
             given = seen[0] * domains.split[rows].abs()
             torch.testing.assert_close(given, by_beta[rows] * domains.split[rows].abs(), rtol=1e-7, atol=1e-9)
-        torch.testing.assert_close(seen[-1], by_alpha * dual.open(domains), rtol=1e-7, atol=1e-9)
+        chosen = dual.open(domains) | ~dual.relu
+        torch.testing.assert_close(seen[-1], by_alpha * chosen, rtol=1e-7, atol=1e-9)
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,5 +1,7 @@
 """Facets lie above the ReLUs wherever they are asked, and make bounds tighter that stay sound."""
 
+from dataclasses import replace
+
 import pytest
 import random_networks as nets
 import torch
@@ -85,7 +87,7 @@ def test_bounds_are_sound_with_any_shares_and_multipliers(seed: int, single: boo
     shares = fit(above, dual, root) if seed % 3 else _random_shares(above, seed)
     dual, exact = (Dual(collapsed, t).with_facets(above.facets(shares)) for t in (dtype, torch.float64))
     generator = torch.Generator().manual_seed(seed)
-    root.alpha = torch.rand(root.alpha.shape, generator=generator).to(dtype)
+    root.alpha, root.share = (torch.rand(root.alpha.shape, generator=generator).to(dtype) for _ in range(2))
     for domain in (root, improve(dual, root, 5)[1]):
         assert float(exact.bound(domain.exactly())) <= float(margins.min()) + 1e-9
     tap = dual.splittable(root).to(dtype).argmax(0)
@@ -109,15 +111,37 @@ def test_the_gradient_is_that_of_the_bound(seed: int) -> None:
     dual = Dual(collapsed, torch.float64)
     root = root_domains(collapsed, torch.float64)
     dual = dual.with_facets(above.facets(fit(above, dual, root)))
-    root.alpha = 0.1 + 0.8 * torch.rand(root.alpha.shape, generator=torch.Generator().manual_seed(seed)).double()
+    generator = torch.Generator().manual_seed(seed)
+    root.alpha, root.share = (0.1 + 0.8 * torch.rand(root.alpha.shape, generator=generator).double() for _ in range(2))
     lines = dual.lines(root)
-    gradient = dual.forward(dual.backward(dual.rows(root), lines, None), lines)[3]
+    *_, gradient, on_share = dual.forward(dual.backward(dual.rows(root), lines, None), lines)
     before = dual.bound(root)
     for tap in dual.open(root)[:, 0].nonzero().flatten().tolist():
-        moved = root.select(torch.tensor([0]))
-        moved.alpha[tap] += 1e-7
-        slope = float(dual.bound(moved) - before) / 1e-7
-        assert slope == pytest.approx(float(gradient[tap, 0]), abs=1e-4 * (1 + abs(slope)))
+        for name, expected in (("alpha", gradient), ("share", on_share))[: 1 + (tap < above.count)]:
+            moved = root.select(torch.tensor([0]))
+            getattr(moved, name)[tap] += 1e-7
+            slope = float(dual.bound(moved) - before) / 1e-7
+            assert slope == pytest.approx(float(expected[tap, 0]), abs=1e-4 * (1 + abs(slope)))
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS)
+def test_proofs_tell_the_share_in_place_of_a_slope_without_a_use(seed: int) -> None:
+    """One number for each tap, used as slope or as share, whichever its coefficient asks for, gives the same bound."""
+    collapsed, above, *_ = _problem(seed)
+    if not above.count:
+        return
+    chords, root = Dual(collapsed, torch.float64), root_domains(collapsed, torch.float64)
+    dual = chords.with_facets(above.facets(_random_shares(above, seed)))
+    generator = torch.Generator().manual_seed(seed)
+    root.alpha, root.share = (torch.rand(root.alpha.shape, generator=generator).double() for _ in range(2))
+    domains = split(dual, root, dual.splittable(root).double().argmax(0)).exactly()
+    row = dual.bounded(domains)
+    told = dual.told(domains, row.q)
+    alike = replace(told, share=told.alpha)
+    torch.testing.assert_close(dual.bound(alike), row.c, rtol=0, atol=1e-12)
+    assert bool((told.alpha == torch.where(row.q < 0, told.alpha, domains.alpha)).all())
+    assert chords.told(domains, row.q) is domains
 
 
 @pytest.mark.slow
@@ -131,7 +155,7 @@ def test_the_fitted_ones_make_bounds_tighter() -> None:
         chords = Dual(collapsed, torch.float64)
         before, root = improve(chords, root_domains(collapsed, torch.float64), 20)
         facets = chords.with_facets(above.facets(fit(above, chords, root)))
-        after, _ = improve(facets, in_full(above, facets, root), 20)
+        after, _ = improve(facets, in_full(root), 20)
         gains.append(float(after - before))
         later += len(above.blocks) > 1
     assert later >= 4

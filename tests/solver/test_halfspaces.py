@@ -1,5 +1,8 @@
 """Halfspaces below the margins: no point with a margin of 0 or less is clipped off, and combinations are bounds."""
 
+from itertools import permutations
+
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,6 +73,16 @@ def test_two_functions_prove_together_what_neither_proves() -> None:
     bound, _, shares = combined(below, rows, torch.ones(1, 1, dtype=torch.float64))
     torch.testing.assert_close(bound, torch.full((1, 1), 0.5, dtype=torch.float64))
     torch.testing.assert_close(shares, torch.full((1, 1, 2), 0.5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_three_functions_prove_together_in_any_order(order: tuple[int, ...]) -> None:
+    """x − u, y − v and u + v − x − y + 0.1, between −1 and 1: never all below 0, as they add up to 0.1."""
+    rows = torch.tensor([[1, 0, -1, 0], [0, 1, 0, -1], [-1, -1, 1, 1]], dtype=torch.float64)[list(order)]
+    below = torch.tensor([0.0, 0.0, 0.1], dtype=torch.float64)[list(order)] - rows.abs().sum(1)
+    bound, _, shares = combined(below[None, None], rows[None, None], torch.ones(1, 4, dtype=torch.float64))
+    torch.testing.assert_close(bound, torch.full((1, 1), 0.1 / 3, dtype=torch.float64))
+    torch.testing.assert_close(shares, torch.full((1, 1, 3), 1 / 3, dtype=torch.float64))
 
 
 def test_functions_that_overflow_clip_nothing() -> None:

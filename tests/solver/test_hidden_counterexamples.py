@@ -1,4 +1,4 @@
-"""Where a counterexample is hidden, nothing is ever verified, with attacks or without; with attacks it is found."""
+"""Where a counterexample is hidden, nothing is ever verified, with attacks or without; with enough time it is found."""
 
 import dataclasses
 
@@ -33,6 +33,14 @@ def no_attack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Falsifier, "descend", lambda *args, **named: None)
 
 
+@pytest.fixture
+def no_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points that the search itself comes to are looked at, and nothing goes on from there."""
+    look = Falsifier.descend
+    monkeypatch.setattr(Falsifier, "search", lambda *args: None)
+    monkeypatch.setattr(Falsifier, "descend", lambda self, images, margins, steps: look(self, images, margins, 0))
+
+
 def test_there_is_one_for_every_activation_every_function_and_every_operation() -> None:
     assert KNOWN.keys() <= OPERATIONS.keys()
     assert ALL_OPERATIONS.keys() <= OPERATIONS.keys()
@@ -49,6 +57,13 @@ def test_never_verified_without_attacks(name: str) -> None:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_found_with_enough_time(name: str) -> None:
     assert verdict(name, 0.3, LONG).verdict == "falsified"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.usefixtures("no_gradients")
+def test_a_narrow_one_is_found_by_the_search_alone(name: str) -> None:
+    assert verdict(name, 40.0, LONG).verdict == "falsified"
 
 
 @pytest.mark.parametrize("name", ["sine", "exponential", "square", "sign"])

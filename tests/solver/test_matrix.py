@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lingraft.solver.matrix import SPARSE_BELOW, Matrix, Stack
+from lingraft.solver.matrix import FEW_COLUMNS, SPARSE_BELOW, Matrix, Stack
 
 
 def _entries(count: int, shape: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -33,6 +33,22 @@ def test_products(count: int) -> None:
     close(scaled.dense(), expected * columns[:, 0])
     close(scaled.backward.to_dense(), (expected * columns[:, 0]).t())
     assert matrix.to(torch.float32).times(columns.float()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [0, 1, 2, *(count + more for count in FEW_COLUMNS.values() for more in (0, 1))])
+def test_few_columns_are_multiplied_as_many_are(width: int, dtype: torch.dtype) -> None:
+    whole = torch.randn(40, 30, dtype=torch.float64)
+    matrix = Matrix.of_dense(whole)
+    stack = Stack([(5, matrix)], 50, 30).to(dtype)
+    below = torch.zeros(50, 30, dtype=torch.float64)
+    below[5:45] = whole
+    columns, rows = torch.randn(30, width, dtype=dtype), torch.randn(50, width, dtype=dtype)
+    close = lambda a, b: torch.testing.assert_close(a.double(), b, rtol=0, atol=1e-4)  # noqa: E731
+    close(matrix.to(dtype).times(columns), whole @ columns.double())
+    close(matrix.to(dtype).transposed_times(rows[:40]), whole.t() @ rows[:40].double())
+    close(stack.times(columns), below @ columns.double())
+    close(stack.transposed_times(rows), below.t() @ rows.double())
 
 
 def test_matrices_below_each_other() -> None:

@@ -36,6 +36,7 @@ from lingraft.solver import (
     matrix,
     methods,
     nodes,
+    relaxation,
     substitution,
     tighten,
     unfolding,
@@ -45,7 +46,7 @@ from lingraft.solver.ascent import improve
 from lingraft.solver.bounds import bound_sites, margin_crown, margin_intervals
 from lingraft.solver.branching import split
 from lingraft.solver.budget import Budget, Exhausted
-from lingraft.solver.dual import Dual, Row, root_domains
+from lingraft.solver.dual import Dual, Relaxed, Row, root_domains
 from lingraft.solver.falsify import Falsifier
 from lingraft.solver.lowering import arithmetic as lowered_arithmetic
 from lingraft.solver.lowering import pooling as lowered_pooling
@@ -184,7 +185,7 @@ def _facets_are_bounds() -> None:
             assert bool((higher | ~found.used).all())
             for share in (0.5, 1.0):
                 domain = domains.select(torch.tensor([i]))
-                domain.alpha[: len(found.g)] = share
+                domain.share[: len(found.g)] = share
                 assert float(exact.with_facets(found).bound(domain)) <= float(margins[:, i].min()) + ROUNDING
 
 
@@ -193,7 +194,7 @@ def _multipliers_help() -> None:
     for model, region, _, spec, offset, _ in _networks():
         _, _, collapsed = nets.collapsed(model, region, spec, offset)
         exact, domains = Dual(collapsed, torch.float64), root_domains(collapsed, torch.float64)
-        free = bool(exact.open(domains).any())
+        free = bool(exact.open(domains).any()) or exact.smooth
         before, after = exact.bound(domains), improve(exact, domains, 20)[0]
         assert bool((after >= before).all()), "the best multipliers are kept"
         better += free * int((after > before + 1e-3).sum())
@@ -217,8 +218,9 @@ def _counterexamples_stay() -> None:
             assert bool((exact.bound(columns, rows)[:, None] <= z[:, negative[:, 0]] + ROUNDING).all())
         for i in range(len(domains)):
             domain = domains.select(torch.tensor([i]))
+            starts: tighten.Starts = {}
             for _ in range(2):
-                tighten.tighten(exact, exact, domain, taps, steps=6)
+                tighten.tighten(exact, exact, domain, taps, 6, starts)
             clip.Forms(collapsed, exact, domain.exactly()).clip(domain, exact.bounded(domain.exactly()))
             here = z[:, negative[:, i]]
             assert bool((here >= domain.lower - ROUNDING).all())
@@ -387,8 +389,33 @@ for _field in Lines._fields:
     def _(patch: pytest.MonkeyPatch, field: str = _field) -> None:
         for name in ("sigmoid", "tanh"):
             right = KNOWN[name].lines
-            wrong = replace(KNOWN[name], lines=lambda *ends, f=right: _flipped(f(*ends), field))
+            wrong = replace(KNOWN[name], lines=lambda *a, f=right: _flipped(f(*a), field))
+            patch.setitem(KNOWN, name, replace(wrong, lines_at=wrong.lines))
+
+
+for _field in Lines._fields:
+
+    @_mutation(f"choice of smooth lines: {_field}")
+    def _(patch: pytest.MonkeyPatch, field: str = _field) -> None:
+        for name in ("sigmoid", "tanh"):
+            right = KNOWN[name].lines_at
+            wrong = replace(KNOWN[name], lines_at=lambda *a, f=right: _flipped(f(*a), field))
             patch.setitem(KNOWN, name, wrong)
+
+
+@_mutation("choice of smooth lines: neighbours")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _wrap(patch, relaxation, "mixed_at", lambda f, knots, alpha: f(knots, alpha) + alpha * (knots[-1] - knots[0]))
+
+
+@_mutation("choice of smooth lines: gradient")
+def _(patch: pytest.MonkeyPatch) -> None:
+    right = relaxation.Relaxation.gradient
+    patch.setattr(
+        relaxation.Relaxation,
+        "gradient",
+        lambda self, *a: -right(self, *a) if self.knots is not None else right(self, *a),
+    )
 
 
 for _field in ("slope", "intercept"):
@@ -548,9 +575,10 @@ for _node in (nodes.Convolution, nodes.Dense, nodes.Scale, nodes.Gather, nodes.S
         def _(patch: pytest.MonkeyPatch, node: Any = _node) -> None:
             _wrap(patch, node, "back", lambda f, *a: (f(*a)[0], -f(*a)[1]))
 
-    @_mutation(f"{_node.__name__}: spread of intervals")
+    # what is only moved has its bounds moved
+    @_mutation(f"{_node.__name__}: " + ("bounds" if _node is nodes.Gather else "spread of intervals"))
     def _(patch: pytest.MonkeyPatch, node: Any = _node) -> None:
-        _wrap(patch, node, "spread", lambda f, *a: -f(*a))
+        _wrap(patch, node, "forward" if node is nodes.Gather else "spread", lambda f, *a: -f(*a))
 
 
 for _node in (nodes.Convolution, nodes.Dense):
@@ -591,15 +619,15 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @_mutation("dual: lower and upper lines")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def wrong(f: Any, self: Dual, rows: Row, lines: Lines, *a: Any) -> Row:
-        return f(self, rows, Lines(*lines[2:], *lines[:2]), *a)
+    def wrong(f: Any, self: Dual, rows: Row, lines: Relaxed, *a: Any) -> Row:
+        return f(self, rows, Relaxed(*lines[2:4], *lines[:2], lines.share), *a)
 
     _wrap(patch, Dual, "backward", wrong)
 
 
 @_mutation("dual: sign of β")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def wrong(f: Any, self: Dual, rows: Row, lines: Lines, push: Tensor | None, edge: Tensor | None = None) -> Row:
+    def wrong(f: Any, self: Dual, rows: Row, lines: Relaxed, push: Tensor | None, edge: Tensor | None = None) -> Row:
         return f(self, rows, lines, None if push is None else -push, edge)
 
     _wrap(patch, Dual, "backward", wrong)
@@ -678,7 +706,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @_mutation("facets: share")
 def _(patch: pytest.MonkeyPatch) -> None:
-    _wrap(patch, dual.Dual, "share", lambda f, *a: 2 * f(*a))
+    _wrap(patch, dual.Dual, "shared", lambda f, *a: 2 * f(*a))
 
 
 @_mutation("tightening: sign of γ")

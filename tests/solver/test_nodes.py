@@ -130,6 +130,8 @@ def test_other_linear_nodes(seed: int, windows: bool) -> None:
         (Scale("s", shape, [0], weight, bias), [shape]),
         (Gather("g", (2, 5, 3), [0], shape, index), [shape]),
         (Gather("g", (size,), [0], shape, torch.randperm(size, generator=generator)), [shape]),
+        (Gather("g", (4, 1, 2), [0], shape, torch.arange(5, 13)), [shape]),
+        (Gather("g", (size,), [0], shape, torch.arange(size)), [shape]),
         (Sum("+", shape, [0, 1], [1.0, -1.0]), [shape, shape]),
         (Sum("+", shape, [0, 1, 2], [1.0, -2.5, 0.3]), [shape, shape, shape]),
         (Dense("d", (5,), [0], *dense), [(size,)]),

@@ -34,8 +34,11 @@ def test_points_with_a_margin_that_is_not_positive_stay(
     dual, exact = Dual(collapsed, dtype), Dual(collapsed, torch.float64)
     domains = root_domains(collapsed, dtype)
     taps = torch.arange(collapsed.count)
+    # where a search begins must not matter: some taps at anything, in the second round all where the first has ended
+    anything = torch.randint(256, (collapsed.count, 2), dtype=torch.uint8)
+    starts = {tap: (anything, anything, 5 * torch.randn(2)) for tap in range(0, collapsed.count, 2)}
     for _ in range(2):
-        tighten(dual, exact, domains, taps, steps=5)
+        tighten(dual, exact, domains, taps, 5, starts)
         counterexamples = z[:, margins <= 0]
         assert counterexamples.shape[1]
         assert bool((counterexamples >= domains.lower.double() - 1e-9).all())
@@ -53,6 +56,34 @@ def test_points_with_a_margin_that_is_not_positive_stay(
             here = z[:, keep & (margins <= 0)]
             assert bool((here >= child.lower.double() - 1e-9).all())
             assert bool((here <= child.upper.double() + 1e-9).all())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_search_begins_where_the_last_one_ended(seed: int) -> None:
+    *_, collapsed, _, _ = nets.partly_negative(seed, "relu", 0.1)
+    dual, taps = Dual(collapsed, torch.float64), torch.arange(collapsed.count)
+    starts: tightening.Starts = {}
+    first = root_domains(collapsed, torch.float64)
+    tighten(dual, dual, first, taps[::2], 40, starts)
+    assert sorted(starts) == taps[::2].tolist()
+    again, anew = root_domains(collapsed, torch.float64), root_domains(collapsed, torch.float64)
+    tighten(dual, dual, again, taps, 0, starts)  # with no steps, what is found is where they begin
+    assert not set(starts) & set(taps[::2].tolist())  # and nothing better, so that the next ones begin anew
+    tighten(dual, dual, anew, taps, 0)
+    width = lambda domains, some: float((domains.upper - domains.lower)[some].sum())  # noqa: E731
+    assert width(again, taps[::2]) < width(anew, taps[::2]) - 1e-6
+    assert width(again, taps[1::2]) == width(anew, taps[1::2])
+    # with γ below 0 the points with a positive margin would count instead: a start of that kind is 0
+    usual = (anew.alpha * 0 + 128).round().to(torch.uint8).expand(-1, 2)
+    found = []
+    for size in (0.0, -0.1):
+        domain = root_domains(collapsed, torch.float64)
+        starts = {k: (usual, usual, torch.full((2,), size)) for k in taps.tolist()}
+        gamma = tighten(dual, dual, domain, taps, 0, starts).gamma
+        assert not bool(gamma.any())
+        found.append(domain)
+    assert torch.equal(found[0].lower, found[1].lower)
+    assert torch.equal(found[0].upper, found[1].upper)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -121,7 +152,7 @@ def test_gradients_of_the_search(seed: int) -> None:
     rows, margin = dual.tap_rows(torch.arange(count)), dual.rows(columns)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ascent.Adam, "ascend", recorded)
-        tightening._search(dual, columns, rows, 3)
+        tightening._search(dual, columns, rows, torch.zeros_like(rows.c), torch.ones(1).double(), 3)
     assert len(seen) == 6  # γ and α, three times: nothing is split
 
     def bound(gamma: Tensor, alpha: Tensor) -> Tensor:

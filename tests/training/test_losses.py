@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lingraft.model import zoo
 from lingraft.training import Loss, TrainingConfig, make_loss, total
 from lingraft.training.fast import FastAdversarialLoss, misalignment
-from lingraft.training.loss import Figures
+from lingraft.training.loss import Figures, loss_at
 from lingraft.training.madry import PgdLoss
 from lingraft.training.standard import StandardLoss
 from lingraft.training.trades import TradesLoss
@@ -166,3 +166,21 @@ def test_total_is_the_weighted_sum(model: nn.Module, batch: tuple[Tensor, Tensor
 )
 def test_make_loss(settings: dict[str, object], kind: type[Loss]) -> None:
     assert isinstance(make_loss(TrainingConfig(**{"eps": 0.1, **settings})), kind)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["fat", "pgd", "trades"])
+def test_the_ball_of_training_may_be_larger_and_grow(method: str) -> None:
+    config = TrainingConfig(eps=0.1, method=method, eps_factor=1.25, warm_up=1, ramp=2, epochs=5)
+    loss = make_loss(config)
+    sizes = [loss_at(loss, time).eps.eps for time in (0.0, 0.9, 2.0, 3.0, math.inf)]  # type: ignore[attr-defined]
+    assert sizes[:2] == [0.0, 0.0]
+    assert 0 < sizes[2] < 0.125
+    assert sizes[3:] == [0.125, 0.125]
+    assert config.eps == 0.1  # what is measured and proven
+
+
+def test_a_ball_of_radius_0_is_standard_training(batch: tuple[Tensor, Tensor]) -> None:
+    torch.manual_seed(0)
+    model = zoo.build("digits-cnn", (1, 8, 8)).double()
+    loss = make_loss(TrainingConfig(eps=0.1, grad_align=0, ramp=1))
+    assert_same(model, loss_at(loss, 0.0)(model, *batch, generator())[0], F.cross_entropy(model(batch[0]), batch[1]))

@@ -10,6 +10,7 @@ and likewise for −z. Taps that look at the same few pixels are handled togethe
 the certificate gives, and the sums are distances in the 1-norm.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,23 +52,37 @@ def make_groups(of: Collapsed, numbers: Integers, lower: Array, upper: Array, al
     none = Columns(np.zeros((of.count, 1)), np.zeros((len(of.radius), 1)), np.zeros(1), np.zeros(1))
     groups = []
     for site, block in enumerate(of.blocks):
-        here = np.arange(block.first, block.last)
-        for number in np.unique(numbers[here]):
-            for taps in _pieces(here[numbers[here] == number]) if number >= 0 else ():
-                both, sides = np.concatenate([taps, taps]), np.repeat([1.0, -1.0], len(taps))
-                rows = signed_taps(of, both, sides, np.zeros(len(both)), none)
-                slopes = np.repeat(alpha[:, None], len(both), axis=1)
-                forms = below(of, rows, lower[:, None], upper[:, None], slopes, None, sites=site)
-                pixels = np.flatnonzero(forms.p.any(1))
-                scaled = (forms.p[pixels] * of.radius[pixels, None]).T
+        for parts in _batches(numbers[block.first : block.last], block.first):
+            taps = np.concatenate(parts)
+            both, sides = np.concatenate([taps, taps]), np.repeat([1.0, -1.0], len(taps))
+            rows = signed_taps(of, both, sides, np.zeros(len(both)), none)
+            slopes = np.repeat(alpha[:, None], len(both), axis=1)
+            forms = below(of, rows, lower[:, None], upper[:, None], slopes, None, sites=site)
+            ends = np.cumsum([len(part) for part in parts])
+            for part, end in zip(parts, ends, strict=True):
+                own = np.arange(end - len(part), end)
+                columns = np.concatenate([own, own + len(taps)])
+                pixels = np.flatnonzero(forms.p[:, columns].any(1))
+                scaled = (forms.p[np.ix_(pixels, columns)] * of.radius[pixels, None]).T
                 of.budget.hold(scaled.nbytes)
                 size = np.maximum(np.abs(scaled).sum(1, keepdims=True), 1e-30)
-                groups.append(Group(taps, pixels, scaled / size, size, forms.c[:, None], forms.bound[:, None]))
+                constant, bound = forms.c[columns, None], forms.bound[columns, None]
+                groups.append(Group(part, pixels, scaled / size, size, constant, bound))
     return groups
 
 
-def _pieces(taps: Integers) -> list[Integers]:
-    return np.array_split(taps, -(-len(taps) // CHUNK))
+def _batches(numbers: Integers, first: int) -> Iterator[list[Integers]]:
+    """The taps of a site, from `first` on, whose numbers are ≥ 0, by these; at most CHUNK of them at a time."""
+    batch: list[Integers] = []
+    for number in np.unique(numbers[numbers >= 0]):
+        taps = first + np.flatnonzero(numbers == number)
+        for part in np.array_split(taps, -(-len(taps) // CHUNK)):
+            if sum(map(len, batch)) + len(part) > CHUNK and batch:
+                yield batch
+                batch = []
+            batch.append(part)
+    if batch:
+        yield batch
 
 
 def clip(of: Collapsed, groups: list[Group], grid: list[float], goal: Below, lower: Array, upper: Array) -> None:

@@ -54,6 +54,8 @@ def signed_taps(of: Collapsed, taps: Integers, sides: Array, factor: Array, plus
     q, p = np.zeros((of.count, len(taps))), np.zeros((len(of.radius), len(taps)))
     for block in of.blocks:
         here = ((taps >= block.first) & (taps < block.last)).nonzero()[0]
+        if not len(here):
+            continue
         for into, matrix in ((q[: block.first], block.Q), (p, block.P)):
             rows = matrix[taps[here] - block.first]
             into[:, here] = (rows if isinstance(rows, np.ndarray) else rows.toarray()).T

@@ -99,10 +99,13 @@ def train(
         int | None, typer.Option(help="Steps of the attack in training. (default: pgd, trades: 10; certified: 1)")
     ] = None,
     trades_beta: Annotated[float, typer.Option(help="β of TRADES.")] = 6.0,
-    warm_up: Annotated[int | None, typer.Option(help="Certified: epochs with radius 0. (default: 1)")] = None,
+    eps_factor: Annotated[
+        float, typer.Option(help="Train in balls of so many times the radius; all else stays at --eps.")
+    ] = 1.0,
+    warm_up: Annotated[int | None, typer.Option(help="Epochs with radius 0. (default: 0; certified: 1)")] = None,
     ramp: Annotated[
         int | None,
-        typer.Option(help="Certified: epochs for the radius to grow. (default: until half of all)"),
+        typer.Option(help="Epochs for the radius to grow. (default: 0; certified: until half of all)"),
     ] = None,
     kappa: Annotated[
         str, typer.Option(help="Certified: weight of the clean loss at the start and at the end of the ramp.")
@@ -164,6 +167,7 @@ def train(
             grad_align_share=grad_align_share,
             attack_steps=attack_steps,
             trades_beta=trades_beta,
+            eps_factor=eps_factor,
             warm_up=warm_up,
             ramp=ramp,
             kappa=_parse_kappa(kappa),

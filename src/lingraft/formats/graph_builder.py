@@ -74,13 +74,15 @@ class GraphBuilder:
         return self._reshaped(x, (1,) * (rank - len(shape)) + shape, True)
 
     def settled(self, x: fx.Node) -> fx.Node:
-        """x with the batch dimension, if its shape in the file can be understood so."""
-        return self.reshape(x, self.file_shape(x)) if x in self._bare else x
+        """x with the batch dimension, if its shape in the file can be understood so; one of shape (1,) is bare."""
+        alone = self.batch == 1 and len(self.shape(x)) == 1
+        return self.reshape(x, self.file_shape(x)) if alone or x in self._bare else x
 
     def _reshaped(self, x: fx.Node, rest: tuple[int, ...], bare: bool) -> fx.Node:
         if self.shape(x)[1:] == rest and self.is_bare(x) == bare:
             return x
-        node = self.layer(nn.Flatten(), x) if len(rest) == 1 else self.method("reshape", x, -1, *rest)
+        flat = len(rest) == 1 and len(self.shape(x)) > 1
+        node = self.layer(nn.Flatten(), x) if flat else self.method("reshape", x, -1, *rest)
         (self._bare.add if bare else self._bare.discard)(node)
         return node
 

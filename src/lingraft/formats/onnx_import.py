@@ -1,5 +1,6 @@
 """Reading a network from an ONNX file."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,14 @@ def load_onnx(path: str | Path) -> fx.GraphModule:
     return read_network(path)[0]
 
 
-def read_network(path: str | Path, output: str | int | None = None, joined: bool = False) -> tuple[Any, Session, int]:
+def read_network(
+    path: str | Path, output: str | int | None = None, joined: bool = False, values: int | None = None
+) -> tuple[Any, Session, int]:
     """The module of `load_onnx`, the same network in onnxruntime, and the batch size that the file fixes, else 1.
 
     `output` is another value than the only output, see `select_output`. If `joined`, several inputs are read as one
-    vector of their values.
+    vector of their values. Where one input is known to have as many `values` as all that the file takes, the first
+    dimension is not a batch.
     """
     model, content = read_model(path)
     try:
@@ -50,10 +54,10 @@ def read_network(path: str | Path, output: str | int | None = None, joined: bool
             content = model.SerializeToString()
         if joined and len(file_inputs(model.graph)) > 1:
             join_inputs(model)  # onnxruntime has them as they are
-        module, batch = _translate(model)
+        module, batch = _translate(model, values)
         session = Session(content)
         inputs = random_inputs(module.input_shape, batch).to(_dtype(module))
-        difference = max(disagreement(session, module, scale * inputs, batch) for scale in _SCALES)
+        difference = max(disagreement(session, module, scale * inputs, batch, scale > 1) for scale in _SCALES)
     except LingraftError as error:
         raise LingraftError(f"{path}: {error}") from error
     if difference > IMPORT_TOLERANCE:
@@ -68,14 +72,15 @@ def _dtype(module: Any) -> torch.dtype:
     return next((tensor.dtype for tensor in module.state_dict().values() if tensor.is_floating_point()), torch.float32)
 
 
-def _translate(model: Any) -> tuple[Any, int]:
+def _translate(model: Any, values: int | None) -> tuple[Any, int]:
     """The module and the batch size that the file fixes (1 if it leaves it open)."""
     graph = model.graph
     constants = {tensor.name: _weights(tensor) for tensor in graph.initializer}
     name, dims, kind = _input(graph)
     if len(graph.output) != 1:
         raise LingraftError(f"the network has {len(graph.output)} outputs. Export it with one.")
-    readings = [(max(dims[0], 1), dims[1:])] if len(dims) > 1 else []
+    alone = dims[0] > 1 and math.prod(dims) == values
+    readings = [(max(dims[0], 1), dims[1:])] if len(dims) > 1 and not alone else []
     if dims[0] > 1 or not readings:
         readings.append((0, dims))  # or without a batch dimension
     problem: LingraftError | None = None
@@ -111,7 +116,7 @@ def _read(model: Any, constants: dict[str, np.ndarray], name: str, builder: Grap
     output = values.get(graph.output[0].name)
     if not isinstance(output, fx.Node):
         raise LingraftError("the output of the network does not depend on its input.")
-    builder.graph.output(output)
+    builder.graph.output(builder.bare(output, 1) if len(builder.shape(output)) == 1 else output)
     drop_parts(builder)
     absorb_biases(builder)
     if builder.dtype == torch.float32:  # as they are written by lingraft

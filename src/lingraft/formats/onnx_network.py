@@ -69,12 +69,18 @@ class OnnxNetwork(FlatNetwork):
     """The network of a file; inputs and outputs are in the order of VNN-LIB's X_0 … and Y_0 …
 
     `output` is another value than the only output, see `select_output`. Several inputs are one vector; `input_shapes`
-    has the dimensions of each in the file, in order.
+    has the dimensions of each in the file, in order. `values` is how many an input has, where that is known.
     """
 
-    def __init__(self, path: str | Path, device: str | torch.device = "cpu", output: str | int | None = None):
+    def __init__(
+        self,
+        path: str | Path,
+        device: str | torch.device = "cpu",
+        output: str | int | None = None,
+        values: int | None = None,
+    ):
         self.path, self.device, self.name = Path(path), torch.device(device), str(path)
-        module, self._session, self._batch = read_network(path, output, joined=True)
+        module, self._session, self._batch = read_network(path, output, joined=True, values=values)
         self.input_shape, self.input_shapes = module.input_shape, self._session.input_shapes
         self.inputs = math.prod(self.input_shape)
         y = self._session.run(np.zeros((self._batch, *self.input_shape), np.float32))

@@ -75,15 +75,22 @@ def _matmul(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
         if len(shape) == 1:
             product = _linear(builder, right, builder.tensor(matrix), None)
         else:
-            x = builder.bare(right) if len(shape) == 2 else right
-            last = len(builder.shape(x)) - 1
-            columns = builder.method("transpose", x, last - 1, last)
-            product = _linear(builder, columns, builder.tensor(matrix), None)
-            product = builder.method("transpose", product, last - 1, last)
+            product = _linear(builder, _turned(builder, right), builder.tensor(matrix), None)
+            product = _turned(builder, product)
         final = builder.file_shape(product)
         without = final[:-2] + final[-1:] if len(shape) > 1 else ()
         return product if left.ndim == 2 else builder.reshape(product, without)
-    return _times_value(builder, node, node.value(0), node.value(1))
+    if isinstance(right, fx.Node) and isinstance(left, np.ndarray) and len(builder.file_shape(right)) > 1:
+        product = _times_matrix(builder, node, _turned(builder, right), np.swapaxes(left, -1, -2))
+        return _turned(builder, product)
+    return _times_value(builder, node.value(0), node.value(1))
+
+
+def _turned(builder: GraphBuilder, x: fx.Node) -> fx.Node:
+    """x with its last two dimensions exchanged, of at least two in the file."""
+    x = builder.bare(x) if len(builder.file_shape(x)) == 2 else x
+    last = len(builder.shape(x)) - 1
+    return builder.method("transpose", x, last - 1, last)
 
 
 def _times_matrix(builder: GraphBuilder, node: OnnxNode, x: fx.Node, matrix: np.ndarray) -> fx.Node:
@@ -108,14 +115,22 @@ def _times_matrix(builder: GraphBuilder, node: OnnxNode, x: fx.Node, matrix: np.
     return builder.reshape(builder.call(torch.cat, pieces, 1), (*shape[:-1], outputs))
 
 
-def _times_value(builder: GraphBuilder, node: OnnxNode, left: fx.Node, right: fx.Node) -> fx.Node:
-    """The product of two values, each with at least two dimensions in the file."""
+def _times_value(builder: GraphBuilder, left: fx.Node, right: fx.Node) -> fx.Node:
+    """The product of two values; a vector is a row on the left, and a column on the right."""
+    vectors = [len(builder.file_shape(value)) == 1 for value in (left, right)]
+    left = builder.reshape(left, (1, *builder.file_shape(left))) if vectors[0] else left
+    right = builder.reshape(right, (*builder.file_shape(right), 1)) if vectors[1] else right
     ranks = [len(builder.file_shape(value)) for value in (left, right)]
-    if min(ranks) < 2:
-        raise node.unsupported("a product of a vector and another value")
     if ranks[0] != ranks[1] or min(ranks) < 3 or builder.is_bare(left) or builder.is_bare(right):
         left, right = (builder.bare(value, max(ranks)) for value in (left, right))
-    return builder.call(torch.matmul, left, right)
+    product = builder.call(torch.matmul, left, right)
+    if not any(vectors):
+        return product
+    shape = builder.file_shape(product)
+    rows, columns = shape[-2:]
+    return builder.reshape(
+        product, (*shape[:-2], *(() if vectors[0] else (rows,)), *(() if vectors[1] else (columns,)))
+    )
 
 
 # Arithmetic
@@ -220,6 +235,28 @@ def _reduce(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     return builder.call(function, x, dimensions, keep) if dimensions else x
 
 
+@translates("LayerNormalization")
+def _layer_norm(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
+    """Values less their mean, divided by their deviation, over the last axes; then a scale and a shift."""
+    if len(node.proto.output) > 1:
+        raise node.unsupported("the second output")
+    node.attribute("stash_type", 1)  # the precision in which it is computed
+    x = node.value(0)
+    shape = builder.file_shape(x)
+    first = onnx_moves.axis_of(node, node.attribute("axis", -1), shape)
+    if not first and not builder.is_bare(x):
+        x = builder.bare(x)
+    axes = [i + builder.is_bare(x) for i in range(first, len(shape))]
+    x = builder.call(torch.sub, x, builder.call(torch.mean, x, axes, True))
+    variance = builder.call(torch.mean, builder.call(torch.square, x), axes, True)
+    least = builder.constant(np.array(node.attribute("epsilon", 1e-5), np.float32))
+    x = builder.call(torch.div, x, builder.call(torch.sqrt, builder.call(torch.add, variance, least)))
+    for operation, number in (("Mul", 1), ("Add", 2)):
+        if number == 1 or node.optional(2) is not None:
+            x = _combined(builder, operation, x, node.constant(number))
+    return x
+
+
 @translates("BatchNormalization")
 def _batch_norm(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     node.require("training_mode", 0, 0)
@@ -248,12 +285,14 @@ def _softmax(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     x = node.value(0)
     shape = builder.file_shape(x)
     axis = onnx_moves.axis_of(node, node.attribute("axis", -1 if node.opset >= 13 else 1), shape)
-    if node.opset < 13 and math.prod(shape[axis:]) != shape[axis]:
-        raise node.unsupported(f"several dimensions at once, from {axis} on,")
+    if node.opset < 13 and math.prod(shape[axis:]) != shape[axis]:  # over all dimensions from there on
+        x = builder.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        axis = 1
     if axis == 0 and not builder.is_bare(x):
         raise node.unsupported("the batch dimension as axis")
     kind = nn.Softmax if node.operation == "Softmax" else nn.LogSoftmax
-    return builder.layer(kind(axis + builder.is_bare(x)), x)
+    found = builder.layer(kind(axis + builder.is_bare(x)), x)
+    return found if builder.file_shape(found) == shape else builder.reshape(found, shape)
 
 
 # Nothing to do

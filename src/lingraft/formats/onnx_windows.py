@@ -1,6 +1,7 @@
 """ONNX operations that look at windows: convolution, pooling, padding, resizing."""
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,26 +103,52 @@ def _conv_transpose(builder: GraphBuilder, node: OnnxNode) -> fx.Node:
     if len(kernel) != rank:
         raise node.unsupported(f"a convolution over {len(kernel)} dimensions")
     node.require("kernel_shape", kernel, kernel)
-    node.require("auto_pad", "NOTSET", "NOTSET", "VALID")
     strides = list(node.attribute("strides", [1] * rank))
     dilations = list(node.attribute("dilations", [1] * rank))
-    pads, more = (list(node.attribute(name, [0] * n)) for name, n in (("pads", 2 * rank), ("output_padding", rank)))
-    if pads[:rank] != pads[rank:] or min(pads) < 0:
-        raise node.unsupported(f"padding {pads}, which is not the same on two sides,")
+    more = list(node.attribute("output_padding", [0] * rank))
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    full = [(n - 1) * s + r + m for n, s, r, m in zip(builder.shape(x)[2:], strides, reach, more, strict=True)]
+    before, after = _left_out(node, builder.shape(x)[2:], strides, full)
     kind: Any = nn.ConvTranspose2d if rank == 2 else nn.ConvTranspose1d
     layer = kind(
         weight.shape[0],
         weight.shape[1] * groups,
         tuple(kernel),
         tuple(strides),
-        tuple(pads[:rank]),
+        tuple(before) if before == after else (0,) * rank,
         tuple(more),
         groups,
         bias is not None,
         tuple(dilations),
         device="meta",
     )
-    return builder.layer(with_tensors(layer, weight=weight, bias=None if bias is None else builder.tensor(bias)), x)
+    maps = builder.layer(with_tensors(layer, weight=weight, bias=None if bias is None else builder.tensor(bias)), x)
+    if before == after:
+        return maps
+    inner = [slice(b, n - a) for b, a, n in zip(before, after, full, strict=True)]
+    return builder.call(operator.getitem, maps, (slice(None), slice(None), *inner))
+
+
+def _left_out(
+    node: OnnxNode, sizes: Sequence[int], strides: Sequence[int], full: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """What a transposed convolution leaves out at both ends of each side, of which `full` are all its values."""
+    rank, mode = len(sizes), node.attribute("auto_pad", "NOTSET")
+    pads = list(node.attribute("pads", [0] * (2 * rank)))
+    wanted: list[int] = list(node.attribute("output_shape", []))
+    if mode in ("SAME_UPPER", "SAME_LOWER") and not wanted:
+        wanted = [n * s for n, s in zip(sizes, strides, strict=True)]
+    if wanted:
+        totals = [n - m for n, m in zip(full, wanted[-rank:], strict=True)]
+        if min(totals) < 0:
+            raise node.unsupported(f"an output of the sides {wanted}, which is more than it computes,")
+        small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
+        return (small, large) if mode == "SAME_UPPER" else (large, small)
+    if mode == "VALID":
+        pads = [0] * (2 * rank)
+    if len(pads) != 2 * rank or min(pads) < 0:
+        raise node.unsupported(f"padding {pads}")
+    return pads[:rank], pads[rank:]
 
 
 # Pooling

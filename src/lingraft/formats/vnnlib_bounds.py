@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import linprog
 
 from lingraft.formats.vnnlib_formula import Atom, outward
 
@@ -66,6 +65,8 @@ def _cut(lower: np.ndarray, upper: np.ndarray, variable: int, factor: float, bou
 
 def _solve(lower: np.ndarray, upper: np.ndarray, atoms: Sequence[Atom], inputs: list[int]) -> None:
     """The least and the largest value of each of these inputs."""
+    from scipy.optimize import linprog  # slow to import, and few properties need it
+
     place = {variable: column for column, variable in enumerate(inputs)}
     rows, limits = np.zeros((len(atoms), len(inputs))), np.array([-atom.constant for atom in atoms])
     for row, atom in enumerate(atoms):

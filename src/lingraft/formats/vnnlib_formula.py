@@ -22,6 +22,8 @@ Variable = int
 Resolve = Callable[[str, int], Variable | None]
 
 _NUMBER = re.compile(NUMBER)
+#: What may also stand between its operands in version 2.0.
+_OPERATORS = ("+", "-", "*", "<=", ">=", "<", ">", "==", "!=", "and", "or")
 
 
 class Atom(NamedTuple):
@@ -86,6 +88,21 @@ class Scope:
             atom = self.bound(found[1], found[2], float(found[3]), line)
             seen = self._seen[text] = atom.terms, atom.constant
         return Atom(*seen, line)
+
+
+def prefixed(item: str | Group) -> str | Group:
+    """A formula in which every operator comes first: (X[0] <= 1) becomes (<= X[0] 1), and so do sums and products.
+
+    What has different operators side by side, or stands first and between, is left as it is, and not understood.
+    """
+    if isinstance(item, str):
+        return item
+    items = [prefixed(part) for part in item.items]
+    between = items[1::2]
+    if len(items) > 2 and len(items) % 2 and items[0] not in _OPERATORS and between[0] in _OPERATORS:
+        same = between.count(between[0]) == len(between)
+        items = [between[0], *items[0::2]] if same else items
+    return Group(items, item.line)
 
 
 def normal_form(item: str | Group, line: int, scope: Scope) -> Normal:

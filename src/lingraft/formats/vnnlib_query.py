@@ -12,7 +12,17 @@ from pathlib import Path
 import numpy as np
 
 from lingraft.errors import LingraftError
-from lingraft.formats.vnnlib_formula import Atom, Normal, Scope, Variable, difference, exactly, normal_form, unknown
+from lingraft.formats.vnnlib_formula import (
+    Atom,
+    Normal,
+    Scope,
+    Variable,
+    difference,
+    exactly,
+    normal_form,
+    prefixed,
+    unknown,
+)
 from lingraft.formats.vnnlib_syntax import (
     ELEMENT,
     VARIABLE,
@@ -226,7 +236,7 @@ class _Reader2:
             elif group.head == "declare-network":
                 self._declare_network(group)
             elif group.head == "assert" and len(group.items) == 2:
-                self._assert(group.items[1], group.line)
+                self._assert(prefixed(group.items[1]), group.line)
             else:
                 raise unknown(group, group.line)
         if not query.networks:

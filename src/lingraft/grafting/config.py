@@ -166,7 +166,7 @@ _ADAM = {"lr": 5e-4, "line_lr": 5e-4}
 
 #: What fine-tuning takes over from the training of the network, where it is known.
 _INHERITED = (
-    "method", "batch", "momentum", "weight_decay", "fgsm_step", "grad_align", "grad_align_share",
+    "method", "eps_factor", "batch", "momentum", "weight_decay", "fgsm_step", "grad_align", "grad_align_share",
     "attack_steps", "trades_beta", "validation_steps", "validation_images", "optimizer", "gradient_clip",
     "kappa", "alpha", "small_box", "attacked_sites",
 )  # fmt: skip

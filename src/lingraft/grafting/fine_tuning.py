@@ -160,8 +160,7 @@ def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], own
         prune_small_weights(model, tuning.prune_below)
     loss = make_loss(training) if own is None else own
     if tuning.from_scratch:
-        keep_from = training.growth.full_from if training.certified else 0
-        return Plan(training, loss, groups, settings, keep_from=keep_from, certify=training.certified)
+        return Plan(training, loss, groups, settings, keep_from=training.growth.full_from, certify=training.certified)
     # of a loss that changes with time, the last one: of a certified method, that for the full radius
     loss = loss_at(loss, math.inf)
     if tuning.small_box:

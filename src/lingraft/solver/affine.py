@@ -17,6 +17,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.intervals import UNDERFLOW, fan_in, share
 from lingraft.solver.nodes import Convolution, Dense, Gather, Node, Scale, Shape, Sum
 
@@ -79,7 +80,13 @@ def products(node: Node, inputs: list[Affine]) -> float:
     return float(sum(x.weights.numel() for x in inputs))
 
 
-def through(node: Node, inputs: list[Affine], shapes: list[Shape], visible: Tensor | None = None) -> Affine:
+def through(
+    node: Node,
+    inputs: list[Affine],
+    shapes: list[Shape],
+    visible: Tensor | None = None,
+    budget: Budget = UNLIMITED,
+) -> Affine:
     """The values of a linear node from those of its inputs, which have these shapes.
 
     If only some are `visible` (the node's shape), a convolution computes no weights where nothing is.
@@ -98,18 +105,19 @@ def through(node: Node, inputs: list[Affine], shapes: list[Shape], visible: Tens
             index = node.index if x.index is None else torch.where(node.index < 0, -1, x.index[node.index.clamp(min=0)])
             return Affine(x.place, x.column, x.weights, *rest, x.ordered, index, x.places)
         case Dense():
-            return _dense(node, inputs[0], rest)
-    inputs = [x if x.index is None else settled(x, shape) for x, shape in zip(inputs, shapes, strict=True)]
+            return _dense(node, inputs[0], rest, budget)
+    inputs = [x if x.index is None else settled(x, shape, budget) for x, shape in zip(inputs, shapes, strict=True)]
     match node:
         case Convolution():
-            return _convolved(node, inputs[0], rest, visible)
+            return _convolved(node, inputs[0], rest, visible, budget)
         case Scale():
             x = inputs[0]
             weights = _scaled(x, node.weight, torch.empty_like(x.weights))
             return Affine(x.place, x.column, weights, *rest, x.ordered, places=x.places)
         case Sum():
-            out, keys = _empty([(x, torch.arange(len(x.place)), x.place) for x in inputs], node.shape, rest)
+            out, keys = _empty([(x, torch.arange(len(x.place)), x.place) for x in inputs], node.shape, rest, budget)
             for x, key, sign in zip(inputs, keys, node.signs, strict=True):
+                budget.check_time()
                 if x.ordered and len(x.place) == len(out.place):  # all there are
                     out.weights.add_(x.weights, alpha=sign)
                 else:
@@ -145,7 +153,7 @@ def through_site(x: Affine, slope: Tensor, intercept: Tensor, taps: Tensor, size
     )
 
 
-def settled(x: Affine, shape: Shape) -> Affine:
+def settled(x: Affine, shape: Shape, budget: Budget = UNLIMITED) -> Affine:
     """The same with the entries of the node itself, of that shape, in order."""
     x = x if x.ordered else _ordered(x)
     if x.index is None:
@@ -157,8 +165,9 @@ def settled(x: Affine, shape: Shape) -> Affine:
     each = (starts[1:] - starts[:-1])[place]
     _require(int(each.sum()))
     entry, owner = ranges(starts[place], each)
+    budget.check_time()
     goal = to[owner]
-    out, keys = _empty([(x, entry, goal // channels)], shape, (x.constant, x.error, x.mass, x.columns))
+    out, keys = _empty([(x, entry, goal // channels)], shape, (x.constant, x.error, x.mass, x.columns), budget)
     out.weights[keys[0], goal % channels] = x.weights[entry, channel[owner]]
     return out
 
@@ -182,7 +191,9 @@ def _ordered(x: Affine) -> Affine:
 Rest = tuple[Tensor, Tensor, Tensor, int]
 
 
-def _empty(parts: list[tuple[Affine, Tensor, Tensor]], shape: Shape, rest: Rest) -> tuple[Affine, list[Tensor]]:
+def _empty(
+    parts: list[tuple[Affine, Tensor, Tensor]], shape: Shape, rest: Rest, budget: Budget
+) -> tuple[Affine, list[Tensor]]:
     """An Affine without weights for entries that come from others, and where each goes.
 
     Each part is what they come from, the numbers (n,) of its entries, and the places (n, …) these go to; from −1, which
@@ -194,13 +205,16 @@ def _empty(parts: list[tuple[Affine, Tensor, Tensor]], shape: Shape, rest: Rest)
     table = torch.zeros(places * columns + 1, dtype=torch.bool)
     wanted = [_keys(place, x.column[entry], columns) for x, entry, place in parts]
     for keys in wanted:
+        budget.check_time()  # these tables may have millions of entries
         table[keys] = True
     table[-1] = False
     found = table.nonzero().flatten()
     _require(len(found) * channels)
+    budget.check_time()
     number = torch.empty(places * columns + 1, dtype=torch.int32)
     number[found] = torch.arange(len(found), dtype=torch.int32)
     number[-1] = len(found)
+    budget.check_time()
     weights = torch.zeros(len(found) + 1, channels, dtype=torch.float64)[:-1]
     out = Affine(found // columns, found % columns, weights, *rest, places=places)
     return out, [number[keys].long() for keys in wanted]  # which index_add_ takes twice as fast
@@ -213,7 +227,7 @@ def _keys(place: Tensor, column: Tensor, columns: int) -> Tensor:
     return torch.where(place < 0, -1, place * columns + column[:, None])
 
 
-def _convolved(node: Convolution, x: Affine, rest: Rest, visible: Tensor | None) -> Affine:
+def _convolved(node: Convolution, x: Affine, rest: Rest, visible: Tensor | None, budget: Budget) -> Affine:
     """Entries whose positions leave the same remainders of the strides meet the same positions of the kernel."""
     (sy, sx), channels = node.stride, node.shape[2]
     y, across = x.place // node.source[1] + node.padding[0], x.place % node.source[1] + node.padding[1]
@@ -239,7 +253,7 @@ def _convolved(node: Convolution, x: Affine, rest: Rest, visible: Tensor | None)
             entry, place = entry[used], place[used]
         parts.append((x, entry, place))
         kernels.append(torch.cat([weight[:, i, j].t() for i, j in met], dim=1))
-    out, keys = _empty(parts, node.shape, rest)
+    out, keys = _empty(parts, node.shape, rest, budget)
     weights = out.weights.as_strided((len(out.place) + 1, channels), (channels, 1))  # the last is for what goes nowhere
     for (_, entry, _), key, kernel in zip(parts, keys, kernels, strict=True):
         some = max(1, PIECE // max(kernel.shape))
@@ -248,13 +262,13 @@ def _convolved(node: Convolution, x: Affine, rest: Rest, visible: Tensor | None)
     return out
 
 
-def _dense(node: Dense, x: Affine, rest: Rest) -> Affine:
+def _dense(node: Dense, x: Affine, rest: Rest, budget: Budget) -> Affine:
     channels = x.weights.shape[1]
     weight = node.weight if x.index is None else _unmoved(node.weight, x.index, x.places * channels)
     if x.places == 1:
         return Affine(x.place, x.column, x.weights @ weight.t(), *rest)  # in order: of one place, taps are the last
     entry = torch.arange(len(x.place)) if x.ordered else x.place.argsort(stable=True)
-    out, keys = _empty([(x, entry, torch.zeros_like(entry))], node.shape, rest)
+    out, keys = _empty([(x, entry, torch.zeros_like(entry))], node.shape, rest, budget)
     ends = x.place.bincount(minlength=x.places).tolist()
     for place, (at, to) in enumerate(zip(entry.split(ends), keys[0].split(ends), strict=True)):
         kernel = weight[:, place * channels : (place + 1) * channels].t()

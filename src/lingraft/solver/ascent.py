@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from lingraft.model.activations import Lines
-from lingraft.solver.dual import Domains, Dual, Row, columns_of, edge_of
+from lingraft.solver.columns import columns_of
+from lingraft.solver.dual import Domains, Dual, Relaxed, Row, edge_of
 
 #: Size of the first step, and what it shrinks by in each. Steps go on through points where the bound falls, and end
 #: where they are: going back to the best point would begin the steps of all that is below it at the same place again.
@@ -46,10 +46,9 @@ class Adam:
         self.first.lerp_(gradient, 0.1)
         # more than the type holds would be NaN in the next step
         self.second.lerp_(gradient.square_().clamp_(max=torch.finfo(gradient.dtype).max), 0.01)
-        scale = self.second.sqrt().add_(1e-9)
+        scale = torch.add(self.second, 1e-18, out=gradient).rsqrt_()
         correction = (1 - 0.99**self.step) ** 0.5 / (1 - 0.9**self.step)
-        self.value.add_(torch.div(self.first, scale, out=gradient).mul_(rate * correction))
-        self.value.clamp_(self.low, self.high)
+        self.value.add_(scale.mul_(self.first).mul_(rate * correction)).clamp_(self.low, self.high)
 
 
 class Beta:
@@ -106,8 +105,9 @@ class _Climb:
 
     def __init__(self, dual: Dual, domains: Domains, rate: float):
         self.dual, self.domains, self.rate = dual, domains, rate
-        self.rows, self.lines, open_ = dual.rows(domains), dual.lines(domains), dual.open(domains)
-        self.fixed, self.free = torch.where(open_, 0.0, self.lines.lower_slope), open_.to(dual.dtype)
+        self.rows, self.relaxation = dual.rows(domains), dual.relaxation(domains)
+        self.shared = dual.shared(self.relaxation.free)
+        self.share = Adam(domains.share[: len(self.shared)].clone(), 0.0, 1.0)
         self.alpha, self.beta = Adam(domains.alpha.clone(), 0.0, 1.0), Beta(domains, dual)
         self.row = self._bound()
         #: the best bounds after each of the last steps
@@ -118,11 +118,12 @@ class _Climb:
         result = copy(self)
         result.domains = self.domains.select(columns)
         result.rows = self.dual.rows(result.domains)
-        result.lines = Lines(*(columns_of(line, columns) for line in self.lines))
+        result.relaxation = self.relaxation.select(columns)
         result.alpha = self.alpha.select(columns)
+        result.share, result.shared = self.share.select(columns), columns_of(self.shared, columns)
         result.beta = self.beta.select(columns)
         result.row = Row(*(columns_of(tensor, columns) for tensor in self.row))
-        result.fixed, result.free = columns_of(self.fixed, columns), columns_of(self.free, columns)
+        result.lines = result._lines()
         result.past = [bounds[columns] for bounds in self.past]
         return result
 
@@ -140,22 +141,30 @@ class _Climb:
 
     def step(self, moving: Tensor) -> None:
         """One step of the domains that are `moving` (B,)."""
-        _, z, _, gradient = self.dual.forward(self.row, self.lines)
+        _, z, _, gradient, on_share = self.dual.forward(self.row, self.lines)
         rate = self.rate * moving.to(self.dual.dtype)
         self.beta.ascend(z, rate)
-        self.alpha.ascend(gradient.mul_(self.free), rate)
+        self.alpha.ascend(self.relaxation.gradient(self.alpha.value, self.row.q, z, gradient), rate)
+        if len(self.shared):
+            self.share.ascend(on_share.mul_(self.shared), rate)
         self.rate *= DECAY
         self.row = self._bound()
         self.past = [*self.past[-WINDOW:], torch.maximum(self.row.c, self.best)]
 
+    def _lines(self) -> Relaxed:
+        """With the multipliers as they are."""
+        return Relaxed(*self.relaxation.at(self.alpha.value), share=self.shared * self.share.value)
+
     def _bound(self) -> Row:
         """With the multipliers as they are."""
-        self.lines = self.lines._replace(lower_slope=torch.addcmul(self.fixed, self.free, self.alpha.value))
+        self.lines = self._lines()
         return self.dual.backward(self.rows, self.lines, self.beta.pushes(), self.beta.edge())
 
     def found(self) -> Domains:
         """The domains with their multipliers as they are."""
         result = replace(self.domains, alpha=self.alpha.value)
+        if len(self.shared):
+            result.share = torch.cat([self.share.value, self.domains.share[len(self.shared) :]])
         self.beta.store(result)
         return result
 

@@ -9,12 +9,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from lingraft.model.activations.relu import relax_relu
 from lingraft.solver.ascent import RATE, improve
 from lingraft.solver.branching import scores, split, taps_to_split
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.clip import Forms
 from lingraft.solver.collapse import Collapsed
+from lingraft.solver.columns import columns_of
 from lingraft.solver.dual import Domains, Dual, Evaluation
 from lingraft.solver.facets import Above, fit, fit_pooled, in_full
 from lingraft.solver.largest import LAST
@@ -37,7 +37,7 @@ MOST_STEPS = 40
 TIGHTENED, TIGHTENING_STEPS = 60, 6
 
 #: Rounds of tightening become rarer when they gain less than this share.
-WORTHWHILE = 0.03
+WORTHWHILE = 0.01
 
 #: Facets, which make a step on the multipliers slower, are used if they raise the bound of the region by this share.
 WORTHWHILE_FACETS = 0.05
@@ -115,13 +115,14 @@ class Pool:
     @property
     def size(self) -> float:
         """Bytes in use."""
-        return len(self.bounds) * len(self.domains.lower) * (2 * self.domains.lower.element_size() + 1 + 2 + 2)
+        return len(self.bounds) * len(self.domains.lower) * (2 * self.domains.lower.element_size() + 1 + 3 * 2)
 
 
 def _small(domains: Domains) -> Domains:
     """The domains with their multipliers in half precision."""
     most = torch.finfo(torch.half).max
-    return replace(domains, alpha=domains.alpha.half(), beta=domains.beta.clamp(-most, most).half())
+    beta = domains.beta.clamp(-most, most).half()
+    return replace(domains, alpha=domains.alpha.half(), share=domains.share.half(), beta=beta)
 
 
 def _finite(bounds: Tensor) -> Tensor:
@@ -199,7 +200,7 @@ class Search:
             if self.stop is not None and not pays and len(pool) > 1 and self.stop():
                 raise Stopped(pool, base)
             self.budget.allow(4 * pool.size)
-            if tightens and self.branching > self.patience * self.tightening:
+            while tightens and bool((bound <= ENOUGH).any()) and self.branching > self.patience * self.tightening:
                 base, bound = self._tighten(base, bound)
                 pool.restrict(base)
             started, parents = time.monotonic(), pool.take(batch.size)
@@ -227,7 +228,7 @@ class Search:
             shares = fit(above, self.dual, base)
             facets = above.facets(shares)
             dual = self.dual.with_facets(facets)
-            start = in_full(above, dual, base)
+            start = in_full(base)
         else:
             return base, bound
         better, improved = improve(dual, start, REGION_STEPS, enough=ENOUGH, rate=rate)
@@ -238,16 +239,7 @@ class Search:
         self.dual, self.exact, self.rate = dual, self.exact.with_facets(facets), rate
         if self.proof is not None:
             self.proof.facets = shares
-        return replace(base, alpha=improved.alpha), better
-
-    def _without_shares(self, base: Domains, value: float | Tensor) -> Tensor:
-        """α of the base, but `value` where it is only the share of a facet."""
-        facets, where = self.dual.facets, (self.dual.bounded(base).q < 0) & self.dual.open(base)
-        count = 0 if facets is None else len(facets.g)
-        where[count:] = False
-        if facets is not None:
-            where[:count] &= facets.used
-        return torch.where(where, value, base.alpha)
+        return replace(base, alpha=improved.alpha, share=improved.share), better
 
     def _tighten(self, base: Domains, bound: Tensor) -> tuple[Domains, Tensor]:
         """One round of tightening over the whole region: that, and its new bound.
@@ -262,13 +254,14 @@ class Search:
             self.patience = torch.inf
             return base, bound
         # the margin's facets are no good start for taps
-        alpha = base.alpha if self.dual.facets is None else self._without_shares(base, 0.0)
-        start = replace(base, lower=base.lower.clone(), upper=base.upper.clone(), alpha=alpha)
+        none = torch.zeros_like(base.share)
+        start = replace(base, lower=base.lower.clone(), upper=base.upper.clone(), share=none)
         cost, chosen = score.topk(count)
         self.turns[chosen] += 1
         for taps in chosen.split(max(1, self.widest // 2)):
             self.budget.check_time()
-            round_ = tighten(self.dual, self.exact, start, taps, TIGHTENING_STEPS)  # the bounds of `start`, in place
+            # the bounds of `start`, in place
+            round_ = tighten(self.dual, self.exact, start, taps, TIGHTENING_STEPS, self.worth.starts)
             if self.proof is not None:
                 self.proof.rounds.append(round_)
         base = replace(base, lower=start.lower, upper=start.upper)
@@ -279,7 +272,7 @@ class Search:
         self.worth.rounds.add(float(cost.sum()), spent, float(better - bound))
         self.tightening += spent
         self.patience = 1.0 if bool(better - bound > WORTHWHILE * bound.abs()) else 2 * self.patience
-        return replace(base, alpha=improved.alpha), better
+        return replace(base, alpha=improved.alpha, share=improved.share), better
 
     def _keep(self, pool: Pool, bounds: Tensor, domains: Domains, base: Domains) -> float:
         """Keep what is not proven, clipped where that is worth it; the sum of what all of it needs."""
@@ -307,16 +300,14 @@ class Search:
         """Tighten the bounds of the domains by what bounds their margins, in place."""
         if self.forms is None:
             exactly = base.exactly()
-            if self.dual.facets is not None:
-                usual = relax_relu(base.lower, base.upper).lower_slope
-                exactly = replace(base, alpha=self._without_shares(base, usual)).exactly()
             self.forms = Forms(self.collapsed, self.exact, exactly)
             if self.proof is not None:
                 group = self.forms.group_of(self.collapsed.count)
                 self.proof.forms.append(UsedForms(len(self.proof.rounds), whole(exactly.alpha[:, 0]), group))
-        self.forms.clip(domains, self.exact.bounded(domains.exactly()))
+        row = self.exact.bounded(domains.exactly())
+        self.forms.clip(domains, row)
         if self.proof is not None:
-            bounded = vars(self.proof.bounded(domains))
+            bounded = vars(self.proof.bounded(self.exact.told(domains, row.q)))
             self.proof.clips.append(Clip(**bounded, forms=len(self.proof.forms) - 1))
 
     def _unproven(self, bounds: Tensor, domains: Domains) -> tuple[Tensor, Domains]:
@@ -325,9 +316,13 @@ class Search:
         sure = (bounds > MARGIN) & ~empty
         columns = sure.nonzero().flatten()
         if len(columns):
-            sure[columns] = proven(self.exact.bound(domains.select(columns).exactly()))
+            row = self.exact.bounded(domains.select(columns).exactly())
+            sure[columns] = proven(row.c)
         if self.proof is not None:
-            self.proof.close(domains.select(sure.nonzero().flatten()))
+            if len(columns):
+                certain = sure[columns].nonzero().flatten()
+                closed = domains.select(columns[certain])
+                self.proof.close(self.exact.told(closed, columns_of(row.q, certain)))
             self.proof.close_empty(domains.select(empty.nonzero().flatten()))
         rest = (~sure & ~empty).nonzero().flatten()
         return bounds[rest], domains.select(rest)
@@ -387,9 +382,10 @@ class Search:
             _, beta, point = solve_leaf(self.collapsed, leaf, self.budget.left)
             leaf.split = torch.where(leaf.lower >= 0, 1, -1).to(leaf.split.dtype)
             leaf.beta = beta[:, None]
-            if bool(proven(self.exact.bound(leaf))):
+            row = self.exact.bounded(leaf)
+            if bool(proven(row.c)):
                 if self.proof is not None:
-                    self.proof.close(leaf)
+                    self.proof.close(self.exact.told(leaf, row.q))
                 continue
             witness = self.attack(point[None], last=True) if point is not None else None
             if witness is not None:

@@ -19,10 +19,10 @@ from lingraft.solver.bounds import SiteBounds, bound_sites, lines_of
 from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.crown import AtProduct, AtSite, Watch, neuron_rows, pass_back, row_products, row_width
 from lingraft.solver.forward import Forward
-from lingraft.solver.intervals import UNDERFLOW, share, through_linear, through_site
+from lingraft.solver.intervals import UNDERFLOW, through_linear, through_site
 from lingraft.solver.network import Network, device_of
 from lingraft.solver.nodes import Input, Product, Site
-from lingraft.solver.products import Planes, planes
+from lingraft.solver.products import Planes, planes, through_product
 from lingraft.solver.quadratic import Curves, Form, Quadratics, total_size
 from lingraft.solver.region import Region
 from lingraft.solver.rounding import Sizes, allowance
@@ -75,7 +75,7 @@ class BoxBounds:
         center = (high + low) / 2
         radius = torch.maximum(high - center, center - low)  # covers the box whatever was rounded
         self.found = found = SiteBounds({}, {}, center, radius, (low, high), sizes.share, [], [])
-        #: of each site and product, value by value: box (P,), number (P,), how far each input moves it (P, n)
+        #: of each site and product, value by value: box (P,), number (P,), how far inputs that move move it (P, m)
         self.moved: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = {}
         #: of each box by itself, if that is done: bounds of every site, and how far inputs move taps
         self.alone: list[tuple[SiteBounds, dict[int, Moved]]] = []
@@ -111,13 +111,14 @@ class BoxBounds:
             elif isinstance(node, Product):
                 (first, second), forms[i] = self._factors(i, node, values)
                 self.planes[i] = planes(first, second)
-                values.append(_product(first, second, inputs[2:]))
+                values.append(through_product(first, second, inputs[2:]))
             else:
                 values.append(through_linear(node, inputs))
             found.sizes.append(sizes.of(i, found.sizes, found))
             found.losses.append(sizes.share * found.sizes[i] + UNDERFLOW)
         self.values = values
-        if forms and dearer:
+        # products by what is all but fixed are as good as linear: their planes lose next to nothing
+        if dearer and any(self.moved[i] for i in forms):
             self.curves = Curves(network, found, self.forward.moving, forms)
 
     def __len__(self) -> int:
@@ -150,7 +151,8 @@ class BoxBounds:
             lower[b] = torch.maximum(lower[b], known.bounds[i][0].flatten())
             upper[b] = torch.maximum(torch.minimum(upper[b], known.bounds[i][1].flatten()), lower[b])
             if i in by:
-                moved.append((torch.full_like(by[i][0], b), *by[i]))
+                taps, far = by[i]
+                moved.append((torch.full_like(taps, b), taps, far[:, self.forward.moving]))
         return moved
 
     def _sharpen(
@@ -174,7 +176,7 @@ class BoxBounds:
                 below, above = (end.flatten(2)[box, :, neuron] for end in self.forward.pairs[start])
                 form.put(box, neuron, below[:, 0], below[:, 1:], above[:, 0], above[:, 1:])
             return [(box, neuron, self.forward.moved(start, box, neuron))]
-        moved = []
+        moved, reach = [], self.radius[:, self.forward.moving]
         for some in self._chunks(start, len(box)):
             place = box[some], neuron[some]
             pending, constant = self._rows_of(start, place[1])
@@ -183,11 +185,10 @@ class BoxBounds:
             low, high = (bound - self.found.losses[start]).chunk(2)
             lower[place] = torch.maximum(lower[place], low)
             upper[place] = torch.maximum(torch.minimum(upper[place], -high), lower[place])
-            one, other = (rows * self.radius.index_select(0, place[0]).repeat(2, 1)).chunk(2)
+            one, other = (rows[:, self.forward.moving].unflatten(0, (2, -1)) * reach[place[0]]).unbind()
             moved.append((*place, one.abs() + other.abs()))
             if form is not None:
-                one, other = one[:, self.forward.moving], -other[:, self.forward.moving]
-                form.put(*place, low + one.abs().sum(1), one, -high - other.abs().sum(1), other)
+                form.put(*place, low + one.abs().sum(1), one, -high - other.abs().sum(1), -other)
         return moved
 
     def _rows_of(self, start: int, values: Tensor) -> tuple[dict[int, Rows], Tensor]:
@@ -270,8 +271,10 @@ class BoxBounds:
 
         A neuron, or a product, takes its gap times the coefficient that the row has there. Its gap is due to the inputs
         by as much as each moves it: cut in half, an input moves it half as far. Where functions bend down, that is due
-        to the inputs themselves.
+        to the inputs themselves. A single input that moves has all of the harm, of which nothing else is said then: 1.
         """
+        if len(self.forward.moving) == 1:
+            return torch.zeros_like(self.radius).index_fill_(1, self.forward.moving, 1.0)
         gaps = {i: part.gap for i, part in self.planes.items()}
         for i in self.found.lines:
             site = self.network.nodes[i]
@@ -286,20 +289,20 @@ class BoxBounds:
                 coefficients = rows.whole(felt[i].shape[1:]).coefficients.abs()
                 felt[i].index_add_(0, box[some], coefficients.unflatten(0, (-1, columns)).sum(1))
 
-        harm = torch.zeros_like(self.radius)
+        harm = self.radius.new_zeros(len(self), len(self.forward.moving))
         for some in self._chunks(node, len(rows)):
             none = rows.new_zeros(len(rows[some]))
             if self.curves is None:
                 self._below({node: Rows(rows[some])}, none, box[some], watch)
             else:
                 _, _, delta = self.curves.below(node, rows[some], none, box[some], self.budget, watch).tangents()
-                harm[:, self.forward.moving] = harm[:, self.forward.moving].index_add(0, box[some], delta)
+                harm.index_add_(0, box[some], delta)
         for i, parts in self.moved.items():
             taken = (felt[i] * gaps[i]).flatten(1)
             for which, neuron, moved in parts:
                 share = moved / moved.sum(1, keepdim=True).clamp(min=torch.finfo(moved.dtype).tiny)
                 harm.index_add_(0, which, share * taken[which, neuron][:, None])
-        return harm
+        return torch.zeros_like(self.radius).index_copy_(1, self.forward.moving, harm)
 
     def _chunks(self, start: int, count: int) -> Iterator[slice]:
         """Cut so many rows over node `start` into parts that stay within CHUNK, watching the time."""
@@ -357,15 +360,3 @@ def _between(network: Network, planes: dict[int, Planes], box: Tensor) -> AtProd
         return dict(zip(places, (Rows(a * of_first), Rows(a * of_second), Rows(a), Rows(a)), strict=True)), constant
 
     return at_product
-
-
-def _product(
-    first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], others: list[tuple[Tensor, Tensor]]
-) -> tuple[Tensor, Tensor]:
-    """Bounds of a product of two values plus two others, each between its bounds."""
-    corners = torch.stack([a * b for a in first for b in second])
-    parts = [(corners.amin(0), corners.amax(0)), *others]
-    low, high = (torch.stack([part[side] for part in parts]) for side in (0, 1))
-    live = torch.stack([torch.maximum(low.abs(), high.abs()) > 0 for low, high in (first, second)]).all(0)
-    less, more = (share(4) * end.abs().sum(0) + UNDERFLOW * live for end in (low, high))
-    return low.sum(0) - less, high.sum(0) + more

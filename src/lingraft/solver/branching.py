@@ -9,7 +9,7 @@ from torch import Tensor
 from lingraft.errors import LingraftError
 from lingraft.model.activations import Lines
 from lingraft.names import lookup
-from lingraft.solver.dual import Domains, Dual, Evaluation
+from lingraft.solver.dual import Domains, Dual, Evaluation, Relaxed
 
 #: (dual, domains, evaluation) → the tap (B,) to split of each of the B domains. Every choice among the taps that
 #: `dual.splittable(domains)` (T, B) names is sound; a good one leaves fewer domains to prove.
@@ -80,7 +80,8 @@ def choose(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
     """
     top = scores(dual, domains, evaluation).topk(min(CANDIDATES, len(domains.lower)), dim=0)
     count = len(domains)
-    lines = Lines(*(torch.cat([line, line], 1) for line in evaluation.lines))
+    lines = Relaxed(*(torch.cat([line, line], 1) for line in evaluation.lines))
+    last = len(lines.share) - 1  # of the taps that have facets
     push = domains.split * domains.beta
     push, edge = torch.cat([push, push], 1), dual.edge(domains)
     edge = None if edge is None else edge.repeat(2)
@@ -88,12 +89,18 @@ def choose(dual: Dual, domains: Domains, evaluation: Evaluation) -> Tensor:
     bounds = []
     for tap in top.indices:
         both, new = tap.repeat(2)[None], _split_lines(dual, domains, tap)
-        old = [line.gather(0, both) for line in lines]
-        for line, values in zip(lines, new, strict=True):
+        old = [line.gather(0, both) for line in lines[:4]]
+        for line, values in zip(lines[:4], new, strict=True):
             line.scatter_(0, both, values[None])
+        if last >= 0:
+            there = both.clamp(max=last)
+            share = lines.share.gather(0, there)
+            lines.share.scatter_(0, there, share * (both > last))
         bounds.append(dual.backward(rows, lines, push, edge).c)
-        for line, values in zip(lines, old, strict=True):
+        for line, values in zip(lines[:4], old, strict=True):
             line.scatter_(0, both, values)
+        if last >= 0:
+            lines.share.scatter_(0, there, share)
     children = torch.stack(bounds).view(-1, 2, count)
     if dual.smooth:  # new lines without β can be worse outside the new interval, and splits of no use would look best
         children = torch.maximum(children, evaluation.bound)
@@ -107,7 +114,8 @@ def _split_lines(dual: Dual, domains: Domains, tap: Tensor) -> Lines:
     columns = torch.arange(len(domains), device=tap.device)
     lower, upper = domains.lower[tap, columns], domains.upper[tap, columns]
     point = _point(dual, domains, tap)
-    return dual.lines_of(tap.repeat(2), torch.cat([point, lower]), torch.cat([upper, point]))
+    alpha = domains.alpha[tap, columns].repeat(2)
+    return dual.lines_of(tap.repeat(2), torch.cat([point, lower]), torch.cat([upper, point]), alpha)
 
 
 def _point(dual: Dual, domains: Domains, tap: Tensor) -> Tensor:

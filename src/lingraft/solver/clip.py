@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lingraft.model.activations import Lines
 from lingraft.solver.collapse import Collapsed
-from lingraft.solver.dual import Domains, Dual, Row, outward
+from lingraft.solver.dual import Domains, Dual, Relaxed, Row, outward
 from lingraft.solver.forms import Before
 from lingraft.solver.margin import MARGIN
 
@@ -67,7 +66,7 @@ class Forms:
         shape = (len(self.groups), len(collapsed.center))
         self.looks_at = torch.sparse_coo_tensor(entries, ones, shape, check_invariants=False).coalesce()
 
-    def _add(self, collapsed: Collapsed, number: int, lines: Lines) -> None:
+    def _add(self, collapsed: Collapsed, number: int, lines: Relaxed) -> None:
         """Groups of one site's taps, by place: its rows are bounded like margins of the sites before it."""
         taps = collapsed.taps[number]
         before = Before(collapsed, number, lines, self.budget)

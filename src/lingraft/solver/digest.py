@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lingraft.model.activations import Activation, is_own
+from lingraft.model.activations.record import PLACES
 from lingraft.solver.nodes import Node, Site
 from lingraft.solver.verifier import Problem
 
@@ -67,6 +68,9 @@ def _add_effect(digest: "hashlib._Hash", record: Activation) -> None:
     lower, upper = (torch.cat(side) for side in zip(*ends, strict=True))
     with torch.no_grad():
         found = [record.value(points), *record.lines(lower, upper), *record.between(lower, upper)]
+        if record.lines_at is not None:
+            for place in PLACES:
+                found += record.lines_at(lower, upper, torch.tensor(place).to(lower))
     _add(digest, "effect")
     _add(digest, found)
     _add(digest, [float(record.size(size)) for size in sizes.tolist()])

@@ -8,7 +8,7 @@ is z itself, behind it what the lines of the taps before give (`forms.py`). Then
 since g is the largest value of 0 − G·x and of W·x + w − G·x. In the first site the chord is G = s·W. The best ones are
 the facets of the concave envelope (Tjandraatmadja et al. 2020): to be tight at x, leave out the weights at which x
 pushes z up most, as many as can be left out with z ≤ 0 when all others push down, and count the others in full. Which x
-matters depends on the row to be bounded; G is chosen once for a margin, and α of a domain says how much of it is used
+matters depends on the row to be bounded; G is chosen once for a margin, and a domain's shares say how much is used
 (`dual.py`).
 """
 
@@ -21,7 +21,7 @@ from lingraft.model.activations import activation
 from lingraft.model.activations.relu import relax_relu
 from lingraft.solver.budget import UNLIMITED, Budget
 from lingraft.solver.collapse import Collapsed
-from lingraft.solver.dual import Domains, Dual, Facets, outward
+from lingraft.solver.dual import Domains, Dual, Facets, Relaxed, outward
 from lingraft.solver.forms import Before
 from lingraft.solver.largest import Largest
 from lingraft.solver.largest import fit as fit_largest
@@ -106,7 +106,7 @@ class Above:
                 continue
             if activation(taps.kind).pieces is None:
                 break
-            block = self._block(Before(collapsed, number, lines, budget), taps.first, left)
+            block = self._block(Before(collapsed, number, Relaxed.alone(lines), budget), taps.first, left)
             if block is None:
                 break
             self.blocks.append(block)
@@ -167,17 +167,9 @@ class Above:
         return Shares(torch.cat(taps), torch.cat(pixels), torch.cat(steps), self.slopes)
 
 
-def in_full(above: Above, dual: Dual, base: Domains) -> Domains:
-    """`base` (one domain) with α that uses facets in full, where an open tap has one in `dual` and its q is negative.
-
-    What a facet bounds goes to the image past the taps before, which may turn the sign of their q: the last site first.
-    """
-    open_ = dual.open(base)
-    open_[above.count :] = False
-    found = base
-    for _ in above.blocks:
-        found = replace(base, alpha=torch.where((dual.bounded(found).q < 0) & open_, 1.0, base.alpha))
-    return found
+def in_full(base: Domains) -> Domains:
+    """`base` with shares that use facets in full."""
+    return replace(base, share=torch.ones_like(base.share))
 
 
 def fit(above: Above, dual: Dual, base: Domains) -> Shares:
@@ -189,7 +181,7 @@ def fit(above: Above, dual: Dual, base: Domains) -> Shares:
     count, used = above.count, torch.ones(above.count, 1, dtype=torch.bool, device=base.margin.device)
     # what is bounded by facets, as if they were 0
     nothing = dual.with_facets(Facets(Stack([], count, above.pixels), torch.zeros_like(dual.r[:count]), used))
-    full = in_full(above, nothing, base)
+    full = in_full(base)
     row, lines = nothing.bounded(full), nothing.lines(full)
     q = torch.where(nothing.open(full), row.q, 0.0)[:count, 0].float()
     chord = lines.upper_slope[:count, 0].float()
@@ -240,5 +232,4 @@ def fit_pooled(above: Above, dual: Dual, base: Domains) -> tuple[Facets, Domains
     shares = fit(above, dual, base)
     mine = (~compared[shares.tap, 0]).nonzero().flatten()
     others = above.facets(Shares(shares.tap[mine], shares.pixel[mine], shares.share[mine], shares.slopes))
-    start = in_full(above, dual.with_facets(others), base)
-    return fit_largest(above.largest, others, dual, replace(base, alpha=torch.where(compared, base.alpha, start.alpha)))
+    return fit_largest(above.largest, others, dual, in_full(base))

@@ -16,7 +16,7 @@ from torch import Tensor
 from lingraft.model.activations import Lines
 from lingraft.solver.intervals import UNDERFLOW, fan_in, share
 from lingraft.solver.network import Network
-from lingraft.solver.nodes import Convolution, Dense, Input, Node, Product, Scale, Site
+from lingraft.solver.nodes import Convolution, Dense, Gather, Input, Node, Product, Scale, Site, sources
 from lingraft.solver.products import Planes
 
 #: Lower and upper functions, (B, 1 + d, *shape) each: constants first, then the coefficients of the inputs that move.
@@ -35,7 +35,7 @@ class Forward:
         #: how many nodes have been passed, and the functions of those that are still needed
         self.passed = 0
         self.pairs: dict[int, Pair] = {}
-        self.last_use = {j: i for i, node in enumerate(network.nodes) for j in _sources(network, node)}
+        self.last_use = {j: i for i, node in enumerate(network.nodes) for j in sources(network.nodes, node)}
 
     def price(self, node: int) -> float:
         """About how many products it takes for one box to get to a node from where one is."""
@@ -57,7 +57,7 @@ class Forward:
                 self.pairs[i] = _through_planes(planes[i], *factors, *others)
             elif all(j in self.pairs for j in here.inputs):  # else it serves the squares of a product
                 self.pairs[i] = _through_linear(here, [self.pairs[j] for j in here.inputs])
-            for j in _sources(self.network, here):
+            for j in sources(self.network.nodes, here):
                 if self.last_use[j] == i:
                     self.pairs.pop(j, None)
         self.passed = max(self.passed, node + 1)
@@ -71,10 +71,9 @@ class Forward:
         return low, high
 
     def moved(self, node: int, box: Tensor, value: Tensor) -> Tensor:
-        """How far (P, n) each input moves single values (P,) of a node in their boxes (P,), about."""
-        found = self.center.new_zeros(len(box), self.radius[0].numel())
-        found[:, self.moving] = sum(end.flatten(2)[box, 1:, value].abs() for end in self.pairs[node])
-        return found
+        """How far (P, d) each moving input moves single values (P,) of a node in their boxes (P,), about."""
+        below, above = (end.flatten(2)[box, 1:, value].abs() for end in self.pairs[node])
+        return below + above
 
     def _inputs(self) -> Pair:
         count, d = len(self.center), len(self.moving)
@@ -86,11 +85,6 @@ class Forward:
         still = self.radius.flatten(1).clone()
         still[:, self.moving] = 0.0
         return _widened(form, form, share(1) * _size(form) + still.view_as(self.radius))
-
-
-def _sources(network: Network, node: Node) -> list[int]:
-    """The positions of the nodes whose functions a node's are made of."""
-    return [*node.factors(network.nodes), *node.inputs[2:]] if isinstance(node, Product) else node.inputs
 
 
 def _is_linear(node: Node) -> bool:
@@ -113,6 +107,9 @@ def _widened(lower: Tensor, upper: Tensor, loss: Tensor) -> Pair:
 def _through_linear(node: Node, inputs: list[Pair]) -> Pair:
     """W·x + b: where a weight is negative the lower function needs the upper one, so W·middle − |W|·half distance."""
     count, terms = inputs[0][0].shape[:2]
+    if isinstance(node, Gather):  # nothing is rounded
+        lower, upper = (node.forward(end.flatten(0, 1)).unflatten(0, (count, terms)) for end in inputs[0])
+        return lower, upper
     if terms > 1 and not any(bool(end[:, 1:].any()) for pair in inputs for end in pair):  # no input moves it
         still = _through_linear(node, [(low[:, :1], high[:, :1]) for low, high in inputs])
         lower, upper = (torch.cat([end, end.new_zeros(count, terms - 1, *end.shape[2:])], 1) for end in still)

@@ -21,14 +21,16 @@ def combined(below: Tensor, rows: Tensor, radius: Tensor) -> tuple[Tensor, Tenso
 
     Whatever the share λ of one function and 1 − λ of another, the margin is at least that. The bound of a combination
     on boxes of that `radius` (B, n) is concave in λ, with bends where a coefficient vanishes: one of these is the best.
-    Beginning with the function of the highest bound, each other one is taken in turn.
+    Beginning with the function of the highest bound, each other one is taken in turn, and then again: what did not help
+    at first may once another one is in.
     """
     width = radius[:, None, None]
     middle = below + (rows.abs() * width).sum(3)  # values at the middle of the box
     best = below.argmax(2, keepdim=True)
     value, row = middle.gather(2, best), rows.gather(2, best[..., None].expand(*best.shape, rows.shape[3]))
     bound, shares = below.gather(2, best), torch.zeros_like(below).scatter_(2, best, 1.0)
-    for k in range(below.shape[2]):
+    count = below.shape[2]
+    for k in (*range(count), *range(count if count > 2 else 0)):
         other_value, other = middle[:, :, k : k + 1], rows[:, :, k : k + 1]
         share = (other / (other - row)).nan_to_num(1.0).clamp(0, 1).transpose(2, 3)  # (B, L, n, 1) of `row`
         values = share[..., 0] * value + (1 - share[..., 0]) * other_value

@@ -50,7 +50,11 @@ def through_linear(node: Node, bounds: list[tuple[Tensor, Tensor]]) -> tuple[Ten
 
     With s the share, the inputs lie within c ± r but for u·(|c| + r). Of the sum W·c + b at most γ·(|W|·|c| + |b|) is
     lost, where |b| ≤ |W|·|c| + |W·c + b|. So s·(|W|·(|c| + r) + |W·c + b|) covers both, and the rounding of the radius.
+    What is only moved loses nothing.
     """
+    if isinstance(node, Gather):
+        ((lower, upper),) = bounds
+        return node.forward(lower), node.forward(upper)
     loss = share(fan_in(node))
     centers = [(upper + lower) / 2 for lower, upper in bounds]
     radii = [(upper - lower) / 2 for lower, upper in bounds]

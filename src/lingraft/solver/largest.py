@@ -21,7 +21,7 @@ from lingraft.model.activations import Lines, activation
 from lingraft.solver.ascent import Adam
 from lingraft.solver.budget import Budget
 from lingraft.solver.collapse import Collapsed
-from lingraft.solver.dual import Domains, Dual, Facets, Row
+from lingraft.solver.dual import Domains, Dual, Facets, Relaxed, Row
 from lingraft.solver.forms import CHUNK
 from lingraft.solver.matrix import Matrix
 from lingraft.solver.tournaments import Comparisons, Tournaments
@@ -97,21 +97,25 @@ class Largest:
         known = collapsed.tournaments
         if known is None or any(activation(taps.kind).pieces is None for taps in collapsed.taps):
             return
+        self.first = known.comparisons[0].first
+        self.last = known.comparisons[-1].first + len(known.comparisons[-1].players)
+        if (self.last - self.first) * len(collapsed.center) > MOST:
+            return
         players = _players(collapsed, known, lines, budget)
         groups: dict[int, list[Comparisons]] = {}  # of about as many players
         for each in known.comparisons:
             groups.setdefault((each.players.shape[1] - 1).bit_length(), []).append(each)
-        blocks = [_block(collapsed, group, *players) for group in groups.values()]
-        taps = torch.cat([block.tap for block in blocks])
-        self.first, self.last = int(taps.min()), int(taps.max()) + 1
-        if max(sum(block.weight.numel() for block in blocks), (self.last - self.first) * len(collapsed.center)) > MOST:
-            return
+        blocks: list[Block] = []
+        for group in groups.values():
+            block = _block(collapsed, group, *players, MOST - sum(other.weight.numel() for other in blocks))
+            if block is None:
+                return
+            blocks.append(block)
         self.blocks = blocks
         self.finals = [some for block in blocks if len((some := block.finals()).tap)]
         for each in known.comparisons:
-            minus = torch.full((each.first,), -1.0, dtype=taps.dtype).to(players[0])
             if each.first:
-                self.on_taps[each.first] = each.b.Q.scaled(minus)
+                self.on_taps[each.first] = each.b.Q.scaled(-torch.ones(each.first).to(players[0]))
 
     @property
     def taps(self) -> Tensor:
@@ -159,14 +163,17 @@ def _players(collapsed: Collapsed, known: Tournaments, lines: Lines, budget: Bud
             here.c + torch.where(alone, bent.c, 0.0),
         )
         lost = loss[some] + torch.where(alone, gain * dual.loss[tap, 0], 0.0)
-        found = dual.backward(Row(*(-t for t in here)), Lines(*(t.expand(-1, len(some)) for t in lines)), None)
+        every = Relaxed.alone(Lines(*(t.expand(-1, len(some)) for t in lines)))
+        found = dual.backward(Row(*(-t for t in here)), every, None)
         weights.append(-found.p.t())
         constants.append(lost - found.c - found.p.abs().sum(0))
     return torch.cat(weights), torch.cat(constants), floor
 
 
-def _block(collapsed: Collapsed, group: list[Comparisons], weight: Tensor, w: Tensor, floor: Tensor) -> Block:
-    """The comparisons of several sites, given functions above all players."""
+def _block(
+    collapsed: Collapsed, group: list[Comparisons], weight: Tensor, w: Tensor, floor: Tensor, left: int
+) -> Block | None:
+    """The comparisons of several sites, given functions above all players; None if that is more weights than `left`."""
     most = max(each.players.shape[1] for each in group)
     players = torch.cat([F.pad(each.players, (0, most - each.players.shape[1]), value=-1) for each in group])
     there, number = players >= 0, players.clamp(min=0)
@@ -174,6 +181,8 @@ def _block(collapsed: Collapsed, group: list[Comparisons], weight: Tensor, w: Te
     for column, real in zip(number.t(), there.t(), strict=True):
         seen |= (weight[column] != 0) & real[:, None]
     pixel = seen.byte().argsort(dim=1, descending=True, stable=True)[:, : max(1, int(seen.sum(1).max()))]
+    if pixel.numel() * (1 + number.shape[1]) > left:
+        return None
     seen = seen.gather(1, pixel)
     mine = weight.view(-1)[number[:, :, None] * weight.shape[1] + pixel[:, None]] * there[:, :, None] * seen[:, None]
     mine = torch.cat([mine, torch.zeros_like(mine[:, :1])], 1)  # and the largest floor of them
@@ -197,25 +206,17 @@ def fit(largest: Largest, others: Facets, dual: Dual, base: Domains) -> tuple[Fa
         G = [block.unit * climb.value for block, climb in zip(finals, climbs, strict=True)]
         mine = dual.with_facets(largest.facets(G, others, finals))
         if alpha is None:
-            domain = _in_full(largest, mine, base)
-            alpha, free = Adam(domain.alpha.clone(), 0.0, 1.0), mine.open(domain).to(dual.dtype)
-        domain = replace(base, alpha=alpha.value.clone())
+            free = mine.open(base).to(dual.dtype)
+            shared = F.pad(mine.shared(free), (0, 0, 0, len(free) - len(mine.shared(free))))
+            alpha, share = Adam(base.alpha.clone(), 0.0, 1.0), Adam(torch.ones_like(base.share), 0.0, 1.0)
+        domain = replace(base, alpha=alpha.value.clone(), share=share.value.clone())
         row, lines = mine.bounded(domain), mine.lines(domain)
         if not step or float(row.c) > best:
             best, result = float(row.c), (G, domain)
-        x, _, _, gradient = mine.forward(row, lines)
+        x, _, _, gradient, on_share = mine.forward(row, lines)
         for block, climb, weights in zip(finals, climbs, G, strict=True):
             climb.ascend(block.descent(weights, x[:, 0].double()), rate)
         alpha.ascend(gradient.mul_(free), ON_ALPHA * rate)
+        share.ascend(F.pad(on_share, (0, 0, 0, len(free) - len(on_share))).mul_(shared), ON_ALPHA * rate)
         rate *= DECAY
     return largest.facets(result[0], others), result[1]
-
-
-def _in_full(largest: Largest, dual: Dual, base: Domains) -> Domains:
-    """`base` with α that uses the facets of comparisons in full whose q is not positive; the last rounds come first."""
-    where = torch.zeros_like(base.alpha, dtype=torch.bool)
-    where[largest.taps] = True
-    found = base
-    for _ in range(1 + len(largest.blocks)):
-        found = replace(found, alpha=torch.where(where & (dual.bounded(found).q <= 0), 1.0, base.alpha))
-    return found

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from lingraft.solver.intervals import counting, through_linear, through_site
 from lingraft.solver.network import Network
-from lingraft.solver.nodes import Convolution, Dense, Gather, Input, Node, Product, Scale, Site, Sum
+from lingraft.solver.nodes import Convolution, Dense, Gather, Input, Node, Product, Scale, Site, Sum, sources
+from lingraft.solver.products import through_product
 
 
 @dataclass
@@ -32,19 +33,31 @@ class MovingPart:
     def boxes(self, whole: Network, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Bounds (B, n') of its inputs on boxes of the whole (B, n), flat in the inner order, float64."""
         ends = torch.empty(2, len(lower), len(self.nodes), dtype=lower.dtype, device=lower.device)
-        known: list[tuple[Tensor, Tensor]] = []
-        for i, node in enumerate([*whole.nodes, *self.sums]):
-            inputs = [known[j] for j in node.inputs]
+        known: dict[int, tuple[Tensor, Tensor]] = {}
+        nodes = [*whole.nodes, *self.sums]
+        for i in self._needed(nodes):
+            node = nodes[i]
+            inputs = [known[j] for j in sources(nodes, node)]
             if isinstance(node, Input):
-                known.append((lower.view(-1, *node.shape), upper.view(-1, *node.shape)))
+                known[i] = lower.view(-1, *node.shape), upper.view(-1, *node.shape)
             elif isinstance(node, Site):
-                known.append(through_site(node, *inputs[0]))
+                known[i] = through_site(node, *inputs[0])
+            elif isinstance(node, Product):
+                known[i] = through_product(inputs[0], inputs[1], inputs[2:])
             else:
-                known.append(through_linear(node, inputs))
+                known[i] = through_linear(node, inputs)
             here = (self.nodes == i).nonzero().flatten()
             for side, end in enumerate(known[i]):
                 ends[side][:, here] = end.flatten(1)[:, self.values[here]]
         return ends[0], ends[1]
+
+    def _needed(self, nodes: list[Node]) -> list[int]:
+        """The positions of the nodes that its inputs are values of, and of all that these are made of."""
+        needed = set(self.nodes.tolist())
+        for i in range(len(nodes) - 1, -1, -1):
+            if i in needed:
+                needed.update(sources(nodes, nodes[i]))
+        return sorted(needed)
 
 
 def moving_part(network: Network, moving: Tensor) -> MovingPart:

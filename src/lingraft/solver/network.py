@@ -1,7 +1,7 @@
 """A verifiable network: the linear nodes and sites that a PyTorch model is converted to, and checked against."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from torch import Tensor, nn
@@ -84,9 +84,9 @@ class Network:
         nodes = []
         for node in self.nodes:
             tensors = {
-                name: value.to(device, dtype if value.is_floating_point() else None)
-                for name, value in vars(node).items()
-                if isinstance(value, Tensor)
+                part.name: value.to(device, dtype if value.is_floating_point() else None)
+                for part in fields(node)
+                if isinstance(value := getattr(node, part.name), Tensor)
             }
             nodes.append(replace(node, **tensors))  # type: ignore[arg-type]
         return Network(nodes, self.input_shape)

@@ -4,7 +4,9 @@ Every operation that is linear becomes one of five nodes (Convolution, Dense, Sc
 nonlinear becomes a Site. All constants are float64, so that bounds at the root are computed in float64.
 """
 
+import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -193,9 +195,28 @@ class Gather(Node):
     source: Shape
     index: Tensor
 
+    @cached_property
+    def _first(self) -> int | None:
+        """Where the values begin that are taken as they stand, one after the other; None if they are not."""
+        if not len(self.index) or int(self.index[0]) < 0 or bool((self.index.diff() != 1).any()):
+            return None
+        return int(self.index[0])
+
+    @cached_property
+    def _used(self) -> Tensor | None:
+        """Which values are not just 0; None if none is."""
+        used = self.index >= 0
+        return None if bool(used.all()) else used
+
     def _move(self, x: Tensor) -> Tensor:
-        moved = x.flatten(1)[:, self.index.clamp(min=0)] * (self.index >= 0)
-        return moved.view(len(x), *self.shape)
+        flat = x.flatten(1)
+        if self._first is not None:
+            moved = flat[:, self._first : self._first + len(self.index)]
+        elif self._used is None:
+            moved = flat.index_select(1, self.index)
+        else:
+            moved = flat.index_select(1, self.index.clamp(min=0)) * self._used
+        return moved.reshape(len(x), *self.shape)
 
     def forward(self, *values: Tensor) -> Tensor:
         return self._move(values[0])
@@ -205,9 +226,13 @@ class Gather(Node):
 
     def back(self, rows: Rows) -> Back:
         a = rows.whole(self.shape).coefficients.flatten(1)
-        used = self.index >= 0
-        out = a.new_zeros(len(a), int(torch.tensor(self.source).prod()))
-        out.index_add_(1, self.index[used], a[:, used])
+        size = math.prod(self.source)
+        if self._first is not None:
+            end = self._first + len(self.index)
+            out = a if size == len(self.index) else F.pad(a, (self._first, size - end))
+        else:
+            index, a = (self.index, a) if self._used is None else (self.index[self._used], a[:, self._used])
+            out = a.new_zeros(len(a), size).index_add_(1, index, a)
         return [Rows(out.view(len(a), *self.source))], a.new_zeros(len(a))
 
 
@@ -292,3 +317,8 @@ class Site(Node):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({name: value for name, value in state.items() if name != "activation"})
+
+
+def sources(nodes: list[Node], node: Node) -> list[int]:
+    """The positions of what a node is computed from where a product is one, and not two squares."""
+    return [*node.factors(nodes), *node.inputs[2:]] if isinstance(node, Product) else node.inputs

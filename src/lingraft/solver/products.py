@@ -56,6 +56,18 @@ def _around(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     return middle, torch.maximum(upper - middle, middle - lower)
 
 
+def through_product(
+    first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], others: list[tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """Bounds (B, *shape) of a product of two values plus two others, each between its bounds, without its squares."""
+    corners = torch.stack([a * b for a in first for b in second])
+    parts = [(corners.amin(0), corners.amax(0)), *others]
+    low, high = (torch.stack([part[side] for part in parts]) for side in (0, 1))
+    live = torch.stack([torch.maximum(low.abs(), high.abs()) > 0 for low, high in (first, second)]).all(0)
+    less, more = (share(4) * end.abs().sum(0) + UNDERFLOW * live for end in (low, high))
+    return low.sum(0) - less, high.sum(0) + more
+
+
 def balanced(network: Network, region: Region) -> Network:
     """The same network with its products written for this region; itself, if it has none."""
     scales: dict[int, tuple[int, int, str]] = {}

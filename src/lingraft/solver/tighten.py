@@ -16,35 +16,60 @@ from lingraft.solver.ascent import Adam, Beta
 from lingraft.solver.bounds import bound_sites
 from lingraft.solver.budget import Budget
 from lingraft.solver.collapse import collapse
-from lingraft.solver.dual import Domains, Dual, Row, outward, root_domains
+from lingraft.solver.dual import STEPS_OF_ALPHA, Domains, Dual, Relaxed, Row, outward, root_domains
 from lingraft.solver.margin import MARGIN
 from lingraft.solver.network import Network
 from lingraft.solver.proof import Round, whole
 from lingraft.solver.region import Region
 
+#: What steps shrink by, each time.
+DECAY = 0.9
 
-def tighten(dual: Dual, exact: Dual, base: Domains, taps: Tensor, steps: int) -> Round:
+#: By number of a tap, what bounded z and −z of it when it was tightened last: α and shares of facets, both (T, 2) and
+#: whole numbers of steps, and γ (2,) times how far the margin reached.
+Starts = dict[int, tuple[Tensor, Tensor, Tensor]]
+
+
+def tighten(dual: Dual, exact: Dual, base: Domains, taps: Tensor, steps: int, starts: Starts | None = None) -> Round:
     """Tighten the bounds of chosen taps (K,) of one domain, in place; what was done is the result.
 
     The multipliers are searched in `dual`'s precision; the bounds taken are computed from them by `exact` in float64
-    and rounded outwards.
+    and rounded outwards. The search begins at the α of `base` and γ = 0, or where `starts` says for a tap, and what it
+    finds is put there; a start that it finds nothing better than is left out, so that the next search begins anew.
     """
-    count = len(taps)
+    count, starts = len(taps), {} if starts is None else starts
     columns = base.select(torch.zeros(2 * count, dtype=torch.long, device=taps.device))
+    reach = dual.bounded(base).p.abs().sum(0).clamp(min=1e-30)
+    gamma = torch.zeros(2 * count, dtype=dual.dtype, device=taps.device)
+    for k, tap in enumerate(taps.tolist()):
+        if tap in starts:
+            alpha, share, size = starts[tap]
+            columns.alpha[:, [k, count + k]] = alpha.to(dual.dtype) / STEPS_OF_ALPHA
+            columns.share[:, [k, count + k]] = share.to(dual.dtype) / STEPS_OF_ALPHA
+            gamma[[k, count + k]] = size / reach
     both = torch.cat([taps, taps])
     sign = torch.ones(2 * count, dtype=torch.float64, device=taps.device)
     sign[count:] = -1
-    gamma = _search(dual, columns, _signed(dual.tap_rows(both), sign.to(dual.dtype)), steps).float()
+    rows = _signed(dual.tap_rows(both), sign.to(dual.dtype))
+    gamma, rose = _search(dual, columns, rows, gamma, reach, steps)
+    gamma, stuck = gamma.float(), ~rose.view(2, count).all(0)
     columns = columns.exactly()
     margin = exact.rows(columns)
     margin = margin._replace(c=margin.c - MARGIN)
     rows = _plus(_signed(exact.tap_rows(both), sign), gamma.double(), margin)
-    found = exact.bound(columns, rows) - exact.loss[both, 0]
+    row = exact.bounded(columns, rows)
+    found = row.c - exact.loss[both, 0]
     below, above = torch.where(torch.isfinite(found), found, -torch.inf).view(2, count)
     low, high = outward(below, -above, base.lower.dtype)
     base.lower[taps, 0] = torch.maximum(base.lower[taps, 0], low)
     base.upper[taps, 0] = torch.minimum(base.upper[taps, 0], high)
-    return Round(taps, whole(columns.alpha), gamma)
+    alpha, share = whole(columns.alpha), whole(columns.share)
+    for k, tap in enumerate(taps.tolist()):
+        if bool(stuck[k]) and tap in starts:
+            del starts[tap]
+        else:
+            starts[tap] = alpha[:, [k, count + k]], share[:, [k, count + k]], gamma[[k, count + k]] * reach.float()
+    return Round(taps, whole(exact.told(columns, row.q).alpha), gamma)
 
 
 def alpha_crown(network: Network, region: Region) -> dict[int, tuple[Tensor, Tensor]]:
@@ -75,34 +100,42 @@ def _plus(row: Row, gamma: Tensor, margin: Row) -> Row:
     return Row(*(torch.addcmul(a, gamma, b) for a, b in zip(row, margin, strict=True)))
 
 
-def _search(dual: Dual, columns: Domains, rows: Row, steps: int, rate: float = 0.2, decay: float = 0.9) -> Tensor:
-    """Good multipliers: α and β into `columns`, and γ (columns,), the result."""
+def _search(
+    dual: Dual, columns: Domains, rows: Row, start: Tensor, reach: Tensor, steps: int, rate: float = 0.2
+) -> tuple[Tensor, Tensor]:
+    """Good multipliers: α and β into `columns`; γ (columns,), and whether it found better ones than it began with.
+
+    It begins at `start` (columns,); `reach` (1,) is how far the margin reaches over the region.
+    """
     margin = dual.rows(columns)
-    lines, open_ = dual.lines(columns), dual.open(columns)
-    fixed, free = torch.where(open_, 0.0, lines.lower_slope), open_.to(dual.dtype)
+    relaxation = dual.relaxation(columns)
     alpha, beta = Adam(columns.alpha.clone(), 0.0, 1.0), Beta(columns, dual)
-    gamma = Adam(torch.zeros_like(rows.c), 0.0, torch.inf)
-    one = columns.select(torch.zeros(1, dtype=torch.long, device=rows.c.device))
-    reach, unit = dual.bounded(one).p.abs().sum(0).clamp(min=1e-30), torch.ones_like(rows.c)
-    best = torch.full_like(rows.c, -torch.inf)
-    kept = alpha.value.clone(), beta.value.clone(), gamma.value.clone()
+    gamma, unit = Adam(start.clamp(min=0), 0.0, torch.inf), torch.ones_like(rows.c)
+    best = first = torch.full_like(rows.c, -torch.inf)
+    shared = dual.shared(relaxation.free)
+    share = Adam(columns.share[: len(shared)].clone(), 0.0, 1.0)
+    kept = alpha.value.clone(), beta.value.clone(), gamma.value.clone(), share.value.clone()
     for step in range(steps + 1):
-        lines = lines._replace(lower_slope=torch.addcmul(fixed, free, alpha.value))
+        lines = Relaxed(*relaxation.at(alpha.value), share=shared * share.value)
         row = dual.backward(_plus(rows, gamma.value, margin), lines, beta.pushes(), beta.edge())
         better = row.c > best
+        first = row.c if not step else first
         best = torch.where(better, row.c, best)
-        for old, new in zip(kept, (alpha.value, beta.value, gamma.value), strict=True):
-            torch.where(better, new, old, out=old)
+        for old, new in zip(kept, (alpha.value, beta.value, gamma.value, share.value), strict=True):
+            old.lerp_(new, better.to(old.dtype))
         if step == steps:
             break
         if not step:  # γ is measured in how far the rows reach over the region, in units of how far the margin does
             unit = row.p.abs().sum(0) / reach
-        x, z, h, gradient = dual.forward(row, lines)
+        x, z, h, gradient, on_share = dual.forward(row, lines)
         gamma.ascend((margin.p * x).sum(0) + (margin.q * h).sum(0) + margin.c, rate * unit)
         beta.ascend(z, rate)
-        alpha.ascend(gradient.mul_(free), rate)
-        rate *= decay
+        alpha.ascend(relaxation.gradient(alpha.value, row.q, z, gradient), rate)
+        if len(shared):
+            share.ascend(on_share.mul_(shared), rate)
+        rate *= DECAY
     columns.alpha = kept[0]
+    columns.share[: len(shared)] = kept[3]
     beta.value = kept[1]
     beta.store(columns)
-    return kept[2]
+    return kept[2], best > first

@@ -129,4 +129,5 @@ def _entries(network: Network, found: SiteBounds, m: int) -> tuple[list[int], Te
         return [m], torch.ones(1, node.size, dtype=torch.bool, device=found.center.device)
     lower, upper = (bound.flatten() for bound in found.bounds[node.inputs[1]])
     (first, wins), (second, loses) = (_entries(network, found, side) for side in _sides(network, m))
-    return first + second, torch.cat([wins & (upper > 0), loses & (lower < 0)])
+    # where both sides are equal all over the region, the first one wins
+    return first + second, torch.cat([wins & ((upper > 0) | ~(lower < 0)), loses & (lower < 0)])

@@ -144,7 +144,7 @@ class Unfolding:
                 self._step(self._next)
                 self._next += 1
             if self.possible and i in self._values:
-                self._values[i] = settled(self._values[i], self.network.nodes[i].shape)
+                self._values[i] = settled(self._values[i], self.network.nodes[i].shape, self.budget)
                 return self._values[i]
         except TooLarge:
             self.possible = False
@@ -157,10 +157,11 @@ class Unfolding:
         if isinstance(node, Input):
             self._values[i] = of_image(self.center, self.radius.view(self.center.shape))
         elif isinstance(node, Site):
-            self._site(i, settled(inputs[0], node.shape))
+            self._site(i, settled(inputs[0], node.shape, self.budget))
         elif self._pay(products(node, inputs)):
             shapes = [self.network.nodes[j].shape for j in node.inputs]
-            self._values[i] = through(node, inputs, shapes, None if self.visible is None else self.visible[i])
+            seen = None if self.visible is None else self.visible[i]
+            self._values[i] = through(node, inputs, shapes, seen, self.budget)
         if 2 * 8 * sum(x.weights.numel() for x in self._values.values()) > self.budget.memory:
             raise TooLarge
         for j in set(node.inputs):

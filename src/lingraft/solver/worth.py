@@ -96,6 +96,8 @@ class Worth:
         self.rounds = Tally()
         self.batch = Batch(widest)
         self.clipping, self.facets = Pause(), Pause()
+        #: where tightening of a tap begins: margins bend at much the same taps (`tighten.Starts`)
+        self.starts: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
     def _split_gain(self, missing: Tensor) -> Tensor:
         """What a split gains (B,), at most what is missing (B,): a domain that needs less is proven by it."""

@@ -14,7 +14,7 @@ from lingraft.training.initialization import INITIALIZATIONS
 from lingraft.training.loss import Loss, ScheduledLoss
 from lingraft.training.madry import PgdLoss
 from lingraft.training.optimizer import OPTIMIZERS
-from lingraft.training.ramp import Ramp
+from lingraft.training.ramp import GrowingLoss, Ramp
 from lingraft.training.schedule import SCHEDULES, Schedule, make_schedule
 from lingraft.training.standard import StandardLoss
 from lingraft.training.trades import TradesLoss
@@ -31,7 +31,7 @@ CERTIFIED_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {**_ADAM, "epochs": 160, "schedule": "step", "lr": 5e-4},
     "laptop": {**_ADAM, "epochs": 20, "schedule": "one-cycle", "lr": 2e-3, "validation_images": 1000},
 }
-_CERTIFIED_SETTINGS = ("warm_up", "ramp", "kappa", "alpha", "regularization")
+_CERTIFIED_SETTINGS = ("kappa", "alpha", "regularization")
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,15 @@ class TrainingConfig:
     #: PGD steps for the robust accuracy after each epoch, and on how many validation images (None: all)
     validation_steps: int = 10
     validation_images: int | None = None
+    #: training looks at balls of so many times that radius; all measurements stay at `eps`
+    eps_factor: float = 1.0
     seed: int = 0
     optimizer: str = "sgd"
     #: longest gradient of the weights; longer ones are shortened to it
     gradient_clip: float | None = None
     #: how the weights are drawn; None: he, for certified methods intervals
     initialization: str | None = None
-    #: certified methods: epochs with ε = 0, then epochs in which ε grows; None: 1, and up to half of the epochs
+    #: epochs with ε = 0, then epochs in which ε grows; None: 0 and 0, certified methods: 1, and up to half of all
     warm_up: int | None = None
     ramp: int | None = None
     #: κ, the weight of the cross entropy of the images themselves, at the start and at the end of the ramp
@@ -101,6 +103,8 @@ class TrainingConfig:
                 f"grad_align_share must be above 0 and at most 1, not {self.grad_align_share}."
                 " For training without GradAlign, set grad_align to 0."
             )
+        if not (math.isfinite(self.eps_factor) and self.eps_factor > 0):
+            raise LingraftError(f"eps_factor must be above 0, not {self.eps_factor}.")
         if self.momentum >= 1:
             raise LingraftError(f"momentum must be below 1, not {self.momentum}.")
         lookup("optimizer", self.optimizer, OPTIMIZERS)
@@ -108,16 +112,24 @@ class TrainingConfig:
             lookup("initialization", self.initialization, INITIALIZATIONS)
         if self.gradient_clip is not None and not self.gradient_clip > 0:
             raise LingraftError(f"gradient_clip must be above 0, not {self.gradient_clip}.")
+        self._check_growth()
         if self.certified:
             self._check_certified()
         if self.validation_images is not None:
             _check("validation_images", self.validation_images, at_least=1)
         self.learning_rate()  # complains of wrong milestones
 
-    def _check_certified(self) -> None:
+    def _check_growth(self) -> None:
         for name in ("warm_up", "ramp"):
             if getattr(self, name) is not None:
                 _check(name, getattr(self, name), at_least=0)
+        if self.growth.full_from >= self.epochs:
+            raise LingraftError(
+                f"a warm-up of {self.growth.warm_up} and a ramp of {self.growth.length} epochs leave none of"
+                f" {self.epochs} epochs for the full radius. Train longer, or shorten them."
+            )
+
+    def _check_certified(self) -> None:
         _check("regularization", self.regularization, at_least=0)
         if not 0 < self.alpha <= 1:
             raise LingraftError(f"alpha must be above 0 and at most 1, not {self.alpha}.")
@@ -126,16 +138,11 @@ class TrainingConfig:
         _check("attacked_sites", self.attacked_sites, at_least=0)
         if not all(0 <= kappa <= 1 for kappa in self.kappa):
             raise LingraftError(f"kappa must be two weights between 0 and 1, not {self.kappa}.")
-        if self.growth.full_from >= self.epochs:
-            raise LingraftError(
-                f"a warm-up of {self.growth.warm_up} and a ramp of {self.growth.length} epochs leave none of"
-                f" {self.epochs} epochs for the full radius. Train longer, or shorten them."
-            )
 
     @property
     def ball(self) -> Ball:
-        """The ball to be robust in."""
-        return Ball(self.eps, self.clip)
+        """The ball that training looks at."""
+        return Ball(self.eps, self.clip).scaled(self.eps_factor)
 
     def learning_rate(self) -> Schedule:
         """The factor on the learning rate over the time in epochs."""
@@ -151,7 +158,9 @@ class TrainingConfig:
 
     @property
     def growth(self) -> Ramp:
-        """How ε grows in a certified method."""
+        """How ε grows."""
+        if not self.certified:
+            return Ramp(self.warm_up or 0, self.ramp or 0)
         warm_up = min(1, self.epochs // 4) if self.warm_up is None else self.warm_up
         return Ramp(warm_up, max(0, self.epochs // 2 - warm_up) if self.ramp is None else self.ramp)
 
@@ -161,7 +170,7 @@ class TrainingConfig:
         if self.clip == PIXELS:
             del settings["clip"]
         if not self.certified:
-            for name in _CERTIFIED_SETTINGS:
+            for name in (*_CERTIFIED_SETTINGS, *(name for name in ("warm_up", "ramp") if settings[name] is None)):
                 del settings[name]
         for name in {own for method in METHODS.values() for own in method.settings}.difference(
             METHODS[self.method].settings
@@ -171,8 +180,9 @@ class TrainingConfig:
             del settings["optimizer"], settings["gradient_clip"]
         if self.initialization is None:
             del settings["initialization"]
-        if self.grad_align_share == 1:
-            del settings["grad_align_share"]
+        for name in ("grad_align_share", "eps_factor"):
+            if settings[name] == 1:
+                del settings[name]
         return settings
 
 
@@ -198,6 +208,11 @@ class Method:
     settings: tuple[str, ...] = ()
 
 
+def _growing(config: TrainingConfig, make: Callable[[Ball], Loss]) -> Loss | ScheduledLoss:
+    """The loss in the ball, which grows if the settings say so."""
+    return GrowingLoss(make, config.ball, config.growth) if config.growth.full_from else make(config.ball)
+
+
 def _interval_training(config: TrainingConfig) -> ScheduledLoss:
     crown = config.method == "crown-ibp"
     return IntervalTraining(config.ball, config.growth, config.kappa, config.regularization, crown)
@@ -219,10 +234,19 @@ def _small_box_training(config: TrainingConfig) -> ScheduledLoss:
 METHODS: dict[str, Method] = {
     "fat": Method(
         "fast adversarial training with GradAlign, the paper's",
-        lambda config: FastAdversarialLoss(config.ball, config.fgsm_step, config.grad_align, config.grad_align_share),
+        lambda config: _growing(
+            config,
+            lambda ball: FastAdversarialLoss(ball, config.fgsm_step, config.grad_align, config.grad_align_share),
+        ),
     ),
-    "pgd": Method("adversarial training with PGD", lambda config: PgdLoss(config.ball, config.attack_steps)),
-    "trades": Method("TRADES", lambda config: TradesLoss(config.ball, config.attack_steps, config.trades_beta)),
+    "pgd": Method(
+        "adversarial training with PGD",
+        lambda config: _growing(config, lambda ball: PgdLoss(ball, config.attack_steps)),
+    ),
+    "trades": Method(
+        "TRADES",
+        lambda config: _growing(config, lambda ball: TradesLoss(ball, config.attack_steps, config.trades_beta)),
+    ),
     "ibp": Method("certified training with interval bounds", _interval_training, certified=True, keep_certified=True),
     "crown-ibp": Method(
         "certified training with CROWN bounds that give way to intervals",

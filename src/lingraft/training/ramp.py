@@ -1,6 +1,10 @@
-"""How the radius grows in certified training: a pure function of the time, as the learning rate schedules are."""
+"""How the radius grows in training: a pure function of the time, as the learning rate schedules are."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from lingraft.ball import Ball
+from lingraft.training.loss import Loss
 
 #: The first quarter of the ramp is a power of the time, the rest a straight line that goes on from it smoothly.
 _BEND, _POWER = 0.25, 4
@@ -28,3 +32,20 @@ class Ramp:
     def full_from(self) -> int:
         """The first epoch, counted from 0, that has the full radius from its beginning."""
         return self.warm_up + self.length
+
+
+@dataclass(frozen=True)
+class GrowingLoss:
+    """A loss in a ball that grows.
+
+    Deep networks without batch norm that are attacked from the first step on may never leave the point where every
+    prediction is the same (ConvBig on SVHN at ε = 2/255: after 8 epochs still the share of the most frequent digit).
+    """
+
+    make: Callable[[Ball], Loss]
+    ball: Ball
+    ramp: Ramp
+
+    def at(self, time: float) -> Loss:
+        """The loss at a time in epochs."""
+        return self.make(self.ball.scaled(self.ramp(time)))

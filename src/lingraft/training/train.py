@@ -42,7 +42,7 @@ def train_network(
         [{"params": list(model.parameters()), "lr": config.lr, "weight_decay": config.weight_decay}],
         {**config.as_dict(), "augment": data.augment, **named_loss(loss)},
         certify=config.certified,
-        keep_from=config.growth.full_from if config.certified else 0,
+        keep_from=config.growth.full_from,
     )
     return fit(model, data, plan, destination, device=device, on_epoch=on_epoch)
 

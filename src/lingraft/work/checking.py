@@ -1,6 +1,7 @@
 """Checking certificates against an ONNX file, and what they prove together; torch is not needed for it."""
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -157,8 +158,8 @@ def _files(paths: list[Path]) -> tuple[list[tuple[Path, str]], list[Path]]:
             found.append((path, f"the folder cannot be read: {error.strerror}"))
             continue
         if inside is None:
-            ending = "" if path.suffix == ".cert" else "it is not checked: its name does not end in .cert"
-            found.append((path, ending))
+            problem = "" if path.suffix == ".cert" else "it is not checked: its name does not end in .cert"
+            found.append((path, problem if os.path.lexists(path) else "there is no such file or folder"))
             continue
         here = [file for file in inside if file.suffix == ".cert"]
         found += [(file, "") for file in here] or [(path, "there are no certificates (*.cert) in this folder")]

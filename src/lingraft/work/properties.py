@@ -15,6 +15,7 @@ from lingraft.formats.answer import Answer
 from lingraft.formats.network_files import network_files
 from lingraft.formats.onnx_network import OnnxNetwork
 from lingraft.formats.vnnlib import Box
+from lingraft.interruption import Interrupted, interrupted_after
 from lingraft.progress import progress as show
 from lingraft.solver.network import Network
 from lingraft.solver.request import Limits
@@ -70,7 +71,12 @@ def verify_property(
     started = time.monotonic() if started is None else started
     onnx, vnnlib = Path(onnx), Path(vnnlib)
     limits = Limits(timeout, memory, double, seed, prove=certificates is not None or check)
-    instance = Networks(resolve_device(device)).instance(network_files(onnx), vnnlib)
+    try:
+        with interrupted_after(max(timeout - (time.monotonic() - started), 1e-3)):
+            instance = Networks(resolve_device(device)).instance(network_files(onnx), vnnlib)
+    except Interrupted:
+        late = Answer("timeout", time.monotonic() - started, reason="time", stage="reading")
+        return PropertyVerdict(onnx, vnnlib, late, 0, 0, Tally() if limits.prove else None)
     network = instance.network
     if limits.prove and not (isinstance(network, OnnxNetwork) and len(network.input_shapes) == 1):
         raise LingraftError(

@@ -14,7 +14,7 @@ from lingraft.grafting.harm import Harm
 from lingraft.grafting.instability import Instability
 from lingraft.model.activations import KNOWN
 from lingraft.model.sites import grafted_activations
-from lingraft.solver import bab
+from lingraft.solver import bab, verifier
 from lingraft.solver.network import Network
 from lingraft.training.differentiable import crown_lower, graph_of, interval_bounds
 from lingraft.training.differentiable.intervals import Interval
@@ -101,7 +101,9 @@ def _take_a_step(grafted: nn.Module, images: Tensor, labels: Tensor) -> None:
 @pytest.mark.parametrize("name", ["gelu", "hardswish", "softplus_beta"])
 def test_splits_prove_what_bounds_do_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Close to the boundary, in wider networks, no verdict without splits; all verdicts are those of the grid."""
-    monkeypatch.setattr(bab, "TIGHTENED", 0)  # which would prove some of these before a split
+    monkeypatch.setattr(bab, "TIGHTENED", 0)  # which would prove some of these before a split, as would steps on α
+    monkeypatch.setattr(bab, "MOST_STEPS", 0)
+    monkeypatch.setattr(verifier, "ALPHA_STEPS", 0)
     domains = 0
     for seed in range(3):
         model = network(name, seed, 4.0).double()

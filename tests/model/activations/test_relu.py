@@ -34,3 +34,10 @@ def test_relu_chord_is_the_smallest() -> None:
     torch.testing.assert_close(lines.upper_slope, upper / (upper - lower))
     torch.testing.assert_close(lines.upper_intercept, -lower * upper / (upper - lower))
     assert torch.equal(lines.lower_slope, (upper > -lower).double())
+
+
+def test_a_width_that_overflows_gives_no_line() -> None:
+    huge = torch.tensor([1.5e308], dtype=torch.float64)
+    lines = relax_relu(-huge, huge)
+    assert not bool(lines.upper_slope * huge + lines.upper_intercept < huge)
+    assert bool(lines.upper_slope.isnan().all())

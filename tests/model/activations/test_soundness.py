@@ -85,12 +85,19 @@ WRONG: dict[str, tuple[Activation, str]] = {
         replace(TANH, lines=lambda lower, upper: TANH.lines(lower / 2, upper / 2)),
         "line lies",
     ),
+    "a choice of lines of another function": (replace(TANH, lines_at=SIGMOID.lines_at), "line lies"),
     "a tangent in place of a chord": (
         replace(SOFTPLUS, lines=lambda lower, upper: Lines(*SOFTPLUS.lines(lower, upper)[:2], *_tangent(lower, upper))),
         "its upper line lies below it",
     ),
     "a falling function that is taken for a rising one": (
-        replace(SIGMOID, name="silu", value=F.silu, lines=lambda lower, upper: _constant(F.silu, lower, upper)),
+        replace(
+            SIGMOID,
+            name="silu",
+            value=F.silu,
+            lines=lambda lower, upper: _constant(F.silu, lower, upper),
+            lines_at=None,
+        ),
         r"its bounds, taken at the ends as if it never fell, gives a lower bound above it .* at x = -",
     ),
     "softplus without the step at 20": (replace(SOFTPLUS, interval=None), "as if it never fell"),

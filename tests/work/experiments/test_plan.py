@@ -6,6 +6,7 @@ import pytest
 
 from lingraft.errors import LingraftError
 from lingraft.work.experiments import make_plan, recipes, scales
+from lingraft.work.experiments.plan import minutes
 from lingraft.work.experiments.stage import Stage
 
 ROOT = Path("runs")
@@ -89,7 +90,7 @@ def test_a_scale_may_depend_on_data_and_method_together():
         for stage in plan("front", rows=["FAT", "SABR, λ = 0.4"]).stages
         if stage.command == "train"
     }
-    assert trained["cifar10", "sabr"].options["epochs"] == trained["cifar10", None].options["epochs"]
+    assert trained["mnist", "sabr"].options["epochs"] < trained["cifar10", "sabr"].options["epochs"] == 30
     assert "--initialization" not in trained["cifar10", "sabr"].arguments(ROOT)  # that of certified training
     assert "--initialization" in trained["cifar10", None].arguments(ROOT)
     assert trained["mnist", "sabr"].options["epochs"] > trained["mnist", None].options["epochs"]
@@ -120,6 +121,15 @@ def test_nothing_that_fits_is_an_error():
 def test_the_paper_takes_longer_than_a_laptop():
     for name in recipes():
         assert plan(name, "smoke").minutes < plan(name, "laptop").minutes < plan(name, "paper").minutes
+
+
+def test_training_without_gradalign_takes_half_the_time():
+    def epoch(name: str, row: str) -> float:
+        found = plan(name, networks=["CNN-B, CIFAR-10"], rows=[row])
+        stage = next(stage for stage in found.stages if stage.command == "train")
+        return minutes(stage, found.scale) / int(stage.options["epochs"])
+
+    assert epoch("main", "Baseline") == epoch("eps8", "Baseline") / 2 == epoch("front", "MTL-IBP, α = 0.01") / 2
 
 
 def test_corner_cases_compare_all_seeds():

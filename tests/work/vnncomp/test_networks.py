@@ -8,6 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from handmade_onnx import write_onnx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -188,6 +189,20 @@ def test_shapes_are_those_of_the_file_but_for_ones(ask):
         for number in (0, 1):
             text = text.replace(f"X[{number}]", f"X[{index.format(number)}]")
         assert ask(text, f=layers).word == "sat"
+
+
+def test_rows_of_an_input_are_images_only_if_the_property_is_about_one(tmp_path):
+    """Each row is bounded by itself: read as a batch, the file would compute the same."""
+    path = write_onnx(
+        tmp_path, [("MatMul", "x w", "h"), ("Relu", "h", "y")], [3, 2], {"w": np.eye(2, dtype=np.float32)}
+    )
+    vnnlib = tmp_path / "p.vnnlib"
+    for values, over in ((6, 5), (2, 1)):
+        names = "".join(f"(declare-const {v}_{i} Real)\n" for v in "XY" for i in range(values))
+        box = "".join(f"(assert (<= X_{i} {i}))\n(assert (>= X_{i} -1))\n" for i in range(values))
+        for least, word in ((over + 0.5, "unsat"), (over - 0.5, "sat")):
+            vnnlib.write_text(f"{names}{box}(assert (>= Y_{values - 1} {least}))\n")
+            assert Networks().instance({"": path}, vnnlib).answer(LIMITS).word == word
 
 
 def test_what_does_not_fit(ask, tmp_path):

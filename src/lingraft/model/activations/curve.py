@@ -9,8 +9,9 @@ is sound after any number of steps, and when the bracket is 1e-6 wide the last t
 function is a line up to `rest`, so that g is largest at the ends there as well, up to `rest`. Rounding of f, f' and the
 breaks is paid for by a slack that is larger. For the smallest value, the same of −f.
 
-The slopes are chosen so that the lines are close together in the middle of the interval: of the chords between a few
-points left and a few right of it, the one that is highest there (for the line above). Convex functions get the chord of
+The slopes are chosen so that the lines are close together in the middle of the interval, or where else they are wanted
+to be: of the chords between a few points left and a few right of it, the one that is highest there (for the line
+above). Convex functions get the chord of
 the whole interval that way, concave ones almost the tangent in the middle, and all others about what touches twice.
 """
 
@@ -57,9 +58,12 @@ class Curve:
         if len(self.forms) != len(self.breaks) + 1 or max(map(abs, self.breaks), default=0.0) >= self.reach:
             raise LingraftError("a curve has a form before, between and after its breaks, which lie within its reach.")
 
-    def lines(self, lower: Tensor, upper: Tensor) -> Lines:
-        """Lines on [lower, upper]; differentiable, where the ends are, with slopes that count as constants."""
-        below, above = (self._slope(lower.detach(), upper.detach(), sign) for sign in (-1, 1))
+    def lines(self, lower: Tensor, upper: Tensor, place: float | Tensor = 0.5) -> Lines:
+        """Lines on [lower, upper]; differentiable, where the ends are, with slopes that count as constants.
+
+        They are close together at a `place` between the ends, as a share of the way: a number, or a tensor.
+        """
+        below, above = (self._slope(lower.detach(), upper.detach(), sign, place) for sign in (-1, 1))
         lowest, highest = -self._largest(below, lower, upper, -1), self._largest(above, lower, upper, 1)
         size = torch.maximum(lower.abs(), upper.abs()).detach()
         known = SHARE * (self.f(lower).abs() + self.f(upper).abs()).detach()
@@ -101,18 +105,22 @@ class Curve:
         return (self._largest(best, lower, upper, 1) + self._largest(best, lower, upper, -1)).clamp(min=0)
 
     @torch.no_grad()
-    def _slope(self, lower: Tensor, upper: Tensor, sign: int) -> Tensor:
-        """The slope of the highest (sign 1) or lowest (−1) chord over the middle of the interval."""
-        middle, half = (lower + upper) / 2, (upper - lower) / 2
+    def _slope(self, lower: Tensor, upper: Tensor, sign: int, place: float | Tensor) -> Tensor:
+        """The slope of the highest (sign 1) or lowest (−1) chord over a place of the interval, 0 < place < 1."""
+        width = upper - lower
+        at = (1 - place) * lower + place * upper
         away = torch.tensor(_AWAY).to(lower).view(-1, *(1,) * lower.dim())
-        left, right = (sign * self.f((middle + side * away * half).clamp(lower, upper)) for side in (-1, 1))
-        one, other = away[:, None], away[None]
-        total = one + other
-        height = (left[:, None] * other + right[None] * one) / total
+        before, behind = place * away, (1 - place) * away
+        left = sign * self.f((at - before * width).clamp(lower, upper))
+        right = sign * self.f((at + behind * width).clamp(lower, upper))
+        total = before[:, None] + behind[None]
+        height = (behind[None] / total) * left[:, None] + (before[:, None] / total) * right[None]
         best = height.flatten(0, 1).argmax(0, keepdim=True)
-        rise = ((right[None] - left[:, None]) / total).flatten(0, 1).gather(0, best)[0]
-        short = half <= torch.finfo(lower.dtype).eps ** 0.5 * (1 + middle.abs())
-        return torch.where(short, self.derivative(middle), sign * rise / torch.where(short, 1.0, half))
+        one, other = best.div(len(_AWAY), rounding_mode="floor"), best % len(_AWAY)
+        rise = (right.gather(0, other) - left.gather(0, one))[0]
+        far = (place * away.flatten()[one] + (1 - place) * away.flatten()[other])[0] * width
+        short = width <= 2 * torch.finfo(lower.dtype).eps ** 0.5 * (1 + at.abs())
+        return torch.where(short, self.derivative(at), sign * rise / torch.where(short, 1.0, far))
 
     def _largest(self, slope: Tensor, lower: Tensor, upper: Tensor, sign: int) -> Tensor:
         """A number that sign·(f(z) − slope·z) does not exceed on [lower, upper]."""
@@ -130,7 +138,8 @@ class Curve:
     @torch.no_grad()
     def _top(self, slope: Tensor, left: Tensor, right: Tensor, sign: int) -> tuple[Tensor, Tensor]:
         """Where sign·(f(z) − slope·z), concave on [left, right], is largest, and by how much that may exceed it."""
-        for _ in range(math.ceil(math.log2(2 * self.reach / _WIDTH))):
+        widest = float((right - left).nan_to_num(nan=2 * self.reach).amax()) if left.numel() else 0.0
+        for _ in range(math.ceil(math.log2(max(widest, _WIDTH) / _WIDTH))):
             middle = (left + right) / 2
             rises = sign * (self.derivative(middle) - slope) > 0
             left, right = torch.where(rises, middle, left), torch.where(rises, right, middle)

@@ -43,6 +43,7 @@ def _softplus(beta: float, threshold: float) -> Activation:
         name="softplus",
         value=value,
         lines=curve.lines,
+        lines_at=curve.lines,
         gap=curve.gap,
         size=lambda size: size + math.log(2) / beta,
         start=(0.5, math.log(2) / beta),  # the tangent at 0
@@ -70,6 +71,7 @@ def _of_two_parts(
         name=name,
         value=value,
         lines=curve.lines,
+        lines_at=curve.lines,
         gap=curve.gap,
         size=lambda size: max(left, right) * size,
         start=(right, 0.0),

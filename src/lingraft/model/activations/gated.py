@@ -30,6 +30,7 @@ def _gated(name: str, curve: Curve, start: float, **names: Any) -> Activation:
         name=name,
         value=curve.f,
         lines=curve.lines,
+        lines_at=curve.lines,
         gap=curve.gap,
         size=lambda size: size,  # what z is multiplied by lies between 0 and 1
         start=(start, 0.0),

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from lingraft.errors import LingraftError
 
+#: Where in an interval lines of smooth activations can be close together; between two of these they are mixed.
+PLACES = (0.1, 0.5, 0.9)
+
 
 class Lines(NamedTuple):
     """Lines below and above neurons with z ∈ [l, u], each tensor of the neurons' shape:
@@ -94,6 +97,8 @@ class Activation:
     interval: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
     #: the lines of one that is made of lines, and so written with ReLUs; None: smooth
     pieces: Pieces | None = None
+    #: of a smooth one, the same but close together at `PLACES`, a tensor that can be broadcast
+    lines_at: Callable[[Tensor, Tensor, Tensor], Lines] | None = None
     #: constant but for jumps: where its bounds on an interval are the same number, so are its lines, exactly
     steps: bool = False
     #: torch calls that mean it: classes of layers, exactly these; functions and names of tensor methods
@@ -113,7 +118,7 @@ class Activation:
     @property
     def home(self) -> str:
         """The module that its functions come from, which a process that does not know it has to import."""
-        functions = (self.lines, self.gap, self.size, self.interval, self.value)
+        functions = (self.lines, self.gap, self.size, self.interval, self.value, self.lines_at)
         homes = [str(getattr(function, "__module__", "__main__")) for function in functions if function is not None]
         return next((home for home in homes if home.partition(".")[0] not in ("lingraft", "torch")), homes[0])
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lingraft.errors import LingraftError
-from lingraft.model.activations.record import Activation
+from lingraft.model.activations.record import PLACES, Activation
 
 #: What a few operations in float64 may round away, as a share of what they work on; the solver allows for as much.
 _ROUNDING = 16 * 2.0**-53
@@ -113,17 +113,20 @@ def _require_below(
 
 
 def _require_lines(record: Activation, lower: Tensor, upper: Tensor, points: Tensor, values: Tensor) -> None:
-    lines = record.lines(lower, upper)
-    if any(line.shape != lower.shape for line in lines):
+    found = [record.lines(lower, upper)]
+    if record.lines_at is not None:
+        found += [record.lines_at(lower, upper, torch.tensor(place).to(lower)) for place in PLACES]
+    if any(line.shape != lower.shape for lines in found for line in lines):
         raise _refusal(record, "its lines do not have the shape of the interval's ends")
-    below_slope, below, above_slope, above = (line[:, None] for line in lines)
-    sides = (
-        ("its lower line lies above it", below_slope * points + below, values, below_slope, below),
-        ("its upper line lies below it", values, above_slope * points + above, above_slope, above),
-    )
-    for what, one, other, slope, intercept in sides:
-        slack = _ROUNDING * ((slope * points).abs() + intercept.abs() + values.abs())
-        _require_below(record, what, one, other, slack, points, (lower, upper))
+    for lines in found:
+        below_slope, below, above_slope, above = (line[:, None] for line in lines)
+        sides = (
+            ("its lower line lies above it", below_slope * points + below, values, below_slope, below),
+            ("its upper line lies below it", values, above_slope * points + above, above_slope, above),
+        )
+        for what, one, other, slope, intercept in sides:
+            slack = _ROUNDING * ((slope * points).abs() + intercept.abs() + values.abs())
+            _require_below(record, what, one, other, slack, points, (lower, upper))
 
 
 def _require_interval(record: Activation, lower: Tensor, upper: Tensor, points: Tensor, values: Tensor) -> None:

@@ -136,7 +136,9 @@ def make_cell(recipe: Recipe, network: Network, row: Row, value: float | None, s
             "model": model,
             "eps": network.eps,
             **scale.train,
-            **_changes_for(scale.train_on, network.data, model, method, f"{network.data} {method}"),
+            **_changes_for(
+                scale.train_on, network.data, f"{network.data} {network.eps}", model, method, f"{network.data} {method}"
+            ),
             **changes,
             "seed": seed,
         },
@@ -176,7 +178,9 @@ def minutes(stage: Stage, scale: Scale) -> float:
         first = first.parent
     epoch = scale.minutes.get(str(first.options["model"]), 1.0)
     if stage.command in MAKES_RUN:
-        return epoch * int(stage.options.get("epochs", 200))
+        # half of a step is GradAlign, which fine-tuning takes over; False: as the command has it
+        share = first.options.get("grad-align", False)
+        return epoch * (0.5 if share == 0 and share is not False else 1.0) * int(stage.options.get("epochs", 200))
     if stage.command in ("verify", "corners"):
         # a third of the images runs into the limit, on two workers
         images = sum(int(stage.options.get(name, 0)) for name in ("images", "verify", "regular"))

@@ -14,8 +14,9 @@ from lingraft.formats.vnnlib import Property, property_of, require_sizes
 from lingraft.formats.vnnlib_query import DeclaredNetwork, Query, Tensor, read_query
 from lingraft.work.vnncomp.instance import Instance
 
-#: A file, and which value of it is the output: None for its only output, else as `select_output` wants it.
-_Wanted = tuple[Path, str | int | None]
+#: A file, which value of it is the output (None for its only output, else as `select_output` wants it), and how many
+#: values its inputs have.
+_Wanted = tuple[Path, str | int | None, int]
 
 
 class Networks:
@@ -30,7 +31,8 @@ class Networks:
         query = read_query(vnnlib)
         try:
             given = assign(query.networks, files)
-            wanted = [(given[n.name], which) for n in query.networks for which in _values(n)]
+            sizes = {n.name: sum(tensor.size for tensor in n.inputs) for n in query.networks}
+            wanted = [(given[n.name], which, sizes[n.name]) for n in query.networks for which in _values(n)]
             # frees the memory of the others before the next are read
             self._kept = {key: network for key, network in self._kept.items() if key in wanted}
             networks = [self._network(key) for key in wanted]
@@ -49,7 +51,7 @@ class Networks:
 
     def _network(self, key: _Wanted) -> OnnxNetwork:
         if key not in self._kept:
-            self._kept[key] = OnnxNetwork(key[0], self.device, key[1])
+            self._kept[key] = OnnxNetwork(key[0], self.device, key[1], key[2])
         return self._kept[key]
 
 
