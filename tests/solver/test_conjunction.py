@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import lingraft
-from lingraft.solver import conjunction
+from lingraft.solver import conjunction, verifier
 from lingraft.solver.bab import Falsified
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.collapse import Collapsed
@@ -175,12 +175,16 @@ def test_a_wrong_constant_is_noticed(sign: str, monkeypatch: pytest.MonkeyPatch)
     assert any(_shown(_moved(_functions(seed), REGION, 0.0), REGION) for seed in range(30))
 
 
-@pytest.mark.parametrize("factor", [1.0, 2.0**-6, 2.0**-40])
-def test_formulas_with_small_outputs_are_propagated_too(factor: float, tmp_path: Path) -> None:
-    """Their margins are multiplied by the verifier; with 24 variables only propagation decides them in time."""
-    variables, generator = 24, torch.Generator().manual_seed(3)
+@pytest.mark.parametrize(("factor", "variables"), [(1.0, 32), (2.0**-6, 32), (2.0**-40, 24)])
+def test_formulas_with_small_outputs_are_propagated_too(
+    factor: float, variables: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their margins are multiplied by the verifier; with so many variables only propagation decides them soon."""
+    # in a usual first turn a fast machine gets through with the other searches
+    monkeypatch.setattr(verifier, "FIRST_TURN", 0.01)
+    generator = torch.Generator().manual_seed(3)
     clauses = []
-    for _ in range(150):
+    for _ in range(25 * variables // 4):
         chosen = torch.randperm(variables, generator=generator)[:3] + 1
         signs = 2 * torch.randint(0, 2, (3,), generator=generator) - 1
         clauses.append((chosen * signs).tolist())
