@@ -7,6 +7,7 @@ import pytest
 
 import lingraft
 from lingraft.files import read_lines
+from lingraft.work.front import LEAST_TESTED
 
 QUICK: dict[str, Any] = {
     "eps": "0.05", "first_epochs": 1, "epochs": 1, "validation_images": 2, "validation_timeout": 0.2,
@@ -17,10 +18,12 @@ QUICK: dict[str, Any] = {
 @pytest.mark.slow
 def test_without_time_settings_are_left_out_and_with_it_they_follow(tmp_path: Path) -> None:
     rows = ["FAT, trained on", "FAT"]
-    found = lingraft.front("digits-cnn", "digits", hours=1e-5, out=tmp_path, row=rows, **QUICK)
-    assert [each.name for each in found.tested] == ["FAT"]
+    asked = {**QUICK, "images": 24, "row": rows, "out": tmp_path}
+    found = lingraft.front("digits-cnn", "digits", hours=1e-5, **asked)
+    assert [(each.name, each.images) for each in found.tested] == [("FAT", LEAST_TESTED)]
     assert found.left_out == ["FAT, trained on"]
-    found = lingraft.front("digits-cnn", "digits", hours=1.0, out=tmp_path, row=rows, **QUICK)
+    found = lingraft.front("digits-cnn", "digits", hours=1.0, **asked)
+    assert {each.images for each in found.tested} == {24}
     assert found.left_out == []
     (points,) = found.rounds
     assert [point.name for point in points] == ["FAT", "FAT, trained on"]

@@ -47,7 +47,7 @@ def front(
     epochs: Annotated[int, typer.Option(help="Epochs of training at most.")] = 60,
     validation_images: Annotated[int, typer.Option(help="Validation images to verify, the first ones.")] = 50,
     validation_timeout: Annotated[float, typer.Option(help="Seconds to verify a validation image.")] = 2.0,
-    images: Annotated[int, typer.Option(help="Test images to verify, the first ones.")] = 200,
+    images: Annotated[int, typer.Option(help="Test images to verify, the first ones; fewer if time is short.")] = 200,
     timeout: Annotated[float, typer.Option(help="Seconds to verify a test image.")] = 20.0,
     workers: Workers = None,
     ray: RayAddress = None,

@@ -50,6 +50,8 @@ MOST_GROWTH, LEAST_GROWTH = 4.0, 1.5
 FIRST_ROUND = 0.6
 #: A grafted network is fine-tuned for this share of the epochs of its training, at least 1.
 TUNING = 0.25
+#: Test images for which there is always time.
+LEAST_TESTED = 20
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,11 @@ def front(
     Each setting (`row`: only those whose name is, or else contains, one of these texts) is trained for `first_epochs`
     and verified on validation images; the better half by SA and VA goes on with more epochs, up to `epochs`, as long as
     there is time, each training from its beginning. Those that are left are tested: SA on all test images, VA on the
-    first `images` with `timeout` seconds each. `hours` are those of work, wherever it was interrupted: called again
-    with the same arguments it goes on. It is an estimate that is kept to by leaving out epochs and settings, not a
-    limit that anything is killed at. If `ray` is the address of a Ray cluster the trainings of a round run there side
-    by side, each on one CPU, and so does verification; all nodes must see the folder then, `hours` are those of all
-    CPUs together, and no setting is left out.
+    first `images` with `timeout` seconds each, or on fewer if that would take too long. `hours` are those of work,
+    wherever it was interrupted: called again with the same arguments it goes on. It is an estimate that is kept to
+    by leaving out epochs, settings and test images, not a limit that anything is killed at. If `ray` is the address
+    of a Ray cluster the trainings of a round run there side by side, each on one CPU, and so does verification; all
+    nodes must see the folder then, `hours` are those of all CPUs together, and no setting is left out.
 
     `model` is a network of the zoo, or an ONNX file; `data` and `test_data` are names or files of data sets, which say
     the default of `eps`. Everything is kept in `out` (default: fronts/DATA-MODEL).
@@ -138,7 +140,9 @@ def front(
             resolve_device(device),
         )
         rounds = search.rounds()
-        tested = [search.test(each, test) for each in best_half(rounds[-1], _figures)]
+        kept = best_half(rounds[-1], _figures)
+        count = search.test_images_for(kept)
+        tested = [search.test(each, test, count) for each in kept]
         said = advice(tested, min_sa)
         files = _write(folder, {**question, "hours": hours}, tested, rounds, said, min_sa)
     return Front(folder, tested, rounds, search.left_out, said, files)
@@ -289,20 +293,34 @@ class _Search:
         rows = {row.name: row for row in self.rows}
         stages = {s.key for each in kept for s in with_parents(self._stage(rows[each.name], epochs))}
         training = sum(self.used[key] for key in stages)
-        images, timeout = self.test_images
-        workers = max(1, usable_cores() if self.validation.place.workers is None else self.validation.place.workers)
-        test = sum(each.undecided for each in kept) * images * timeout / workers
-        test += sum(each.seconds for each in kept) * images / self.validation.images
+        test = self.test_images[0] * self._seconds_of_image(kept)
         left = self.seconds - sum(self.used.values()) - test - sum(each.seconds for each in kept)
         growth = min(left / max(training, 1e-3), MOST_GROWTH, self.epochs[1] / epochs)
         following = math.floor(epochs * growth)
         return following if growth >= LEAST_GROWTH and following > epochs else None
 
-    def test(self, tried: Tried, test: ImageSet) -> Tested:
-        """The figures on test images; verdicts that its run holds are not found again."""
-        images, timeout = self.test_images
+    def _seconds_of_image(self, kept: Sequence[Tried]) -> float:
+        """What one test image takes of all of them, about: as on validation images, and to its limit if undecided."""
+        wanted = self.validation.place.workers
+        workers = max(1, usable_cores() if wanted is None else wanted)
+        undecided, measured = sum(each.undecided for each in kept), sum(each.seconds for each in kept)
+        return undecided * self.test_images[1] / workers + measured / self.validation.images
+
+    def test_images_for(self, kept: Sequence[Tried]) -> int:
+        """How many test images there is time for, the same for all; on a cluster all that were asked for."""
+        images, _ = self.test_images
+        left = self.seconds - sum(self.used.values())
+        if self.validation.place.ray is not None or images * self._seconds_of_image(kept) <= left:
+            return images
+        count = min(images, max(LEAST_TESTED, math.floor(left / self._seconds_of_image(kept))))
+        if count < images:
+            _say(f"time to test {count} of {images} images")
+        return count
+
+    def test(self, tried: Tried, test: ImageSet, images: int) -> Tested:
+        """The figures on the first test images; verdicts that its run holds are not found again."""
+        timeout, place = self.test_images[1], self.validation.place
         _say(f"testing {tried.name} on {images} images")
-        place = self.validation.place
         results = verify(
             tried.run, images=images, timeout=timeout, workers=place.workers, ray=place.ray, seed=self.validation.seed
         )
