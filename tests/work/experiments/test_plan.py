@@ -132,6 +132,15 @@ def test_training_without_gradalign_takes_half_the_time():
     assert epoch("main", "Baseline") == epoch("eps8", "Baseline") / 2 == epoch("front", "MTL-IBP, α = 0.01") / 2
 
 
+def test_a_graft_takes_the_time_of_the_bounds_that_choose_and_compare():
+    found = plan("main", networks=["ResNet-4B"], rows=["Grafting 50 %"])
+    (stage,) = (stage for stage in found.stages if stage.command == "graft")
+    training = found.scale.minutes["resnet-4b"] / 2 * int(stage.options["epochs"])
+    bounds = found.scale.bounding["resnet-4b"] / 60 * 3 * int(stage.options["bound-images"])
+    assert minutes(stage, found.scale) == pytest.approx(training + bounds)
+    assert bounds > 1
+
+
 def test_corner_cases_compare_all_seeds():
     found = plan("corners")
     stage = found.stages[-1]

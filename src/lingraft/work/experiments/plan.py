@@ -176,11 +176,16 @@ def minutes(stage: Stage, scale: Scale) -> float:
     first = stage
     while first.parent is not None:
         first = first.parent
-    epoch = scale.minutes.get(str(first.options["model"]), 1.0)
+    model = str(first.options["model"])
+    epoch = scale.minutes.get(model, 1.0)
+    bounding = scale.bounding.get(model, 0.5) / 60
     if stage.command in MAKES_RUN:
         # half of a step is GradAlign, which fine-tuning takes over; False: as the command has it
         share = first.options.get("grad-align", False)
-        return epoch * (0.5 if share == 0 and share is not False else 1.0) * int(stage.options.get("epochs", 200))
+        training = epoch * (0.5 if share == 0 and share is not False else 1.0) * int(stage.options.get("epochs", 200))
+        # neurons are bounded to choose some, and on as many test images before and after
+        bounded = 3 * int(stage.options.get("bound-images", 100)) if stage.command == "graft" else 0
+        return training + bounded * bounding
     if stage.command in ("verify", "corners"):
         # a third of the images runs into the limit, on two workers
         images = sum(int(stage.options.get(name, 0)) for name in ("images", "verify", "regular"))

@@ -153,6 +153,8 @@ class Scale(_Strict):
     graft_on: dict[str, Options] = {}
     #: model → about how many minutes an epoch takes on two cores
     minutes: dict[str, float] = {}
+    #: model → about how many seconds CROWN takes for an image, where that is more than half a second
+    bounding: dict[str, float] = {}
 
     def network(self, network: Network) -> Network:
         """The network that is really used for `network`."""
