@@ -125,7 +125,7 @@ def test_bad_input_is_refused(own):
         FineTuning(fine_tuning_defaults(EPS), regularize=("stabilty",))
     with pytest.raises(LingraftError, match="frozen"):
         FineTuning(fine_tuning_defaults(EPS), freeze_weights=True, regularize=("l1",))
-    odd = nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.ReLU())
+    odd = nn.Sequential(nn.Flatten(), nn.LocalResponseNorm(2), nn.ReLU())
     grafted = prepared(odd, {"2": (16,)})
-    with pytest.raises(LingraftError, match=r"layer '1' \(LayerNorm\)"):
+    with pytest.raises(LingraftError, match=r"layer '1' \(LocalResponseNorm\)"):
         ReluStability(EPS)(grafted, torch.rand(1, 1, 4, 4), torch.zeros(1), torch.Generator())

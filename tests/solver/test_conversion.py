@@ -181,7 +181,7 @@ def test_unsupported_operations_are_named(forward: Any, message: str) -> None:
     [
         (nn.Upsample(scale_factor=2, mode="bicubic"), "bicubic"),
         (nn.BatchNorm2d(1, track_running_stats=False), "'0' .*running statistics"),
-        (nn.LayerNorm(4), "'0' .*LayerNorm"),
+        (nn.LocalResponseNorm(2), "'0' .*LocalResponseNorm"),
         (nn.Conv1d(1, 1, 1), "does not take images of shape"),
         (nn.Softsign(), "'0' .*Softsign"),
     ],

@@ -13,6 +13,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from lingraft.errors import LingraftError
 from lingraft.model.activations import of_module
+from lingraft.model.composed import COMPOSED, COMPOSED_LAYERS
 from lingraft.model.grafted_activation import GraftedActivation
 from lingraft.model.in_place import MARK, NUMBERS, is_number, read_results
 from lingraft.model.plain import plain
@@ -89,6 +90,12 @@ class _Tracer(fx.Tracer):
         # torch's own tensors do not survive a size that says that it is a tensor
         return fx.Proxy(node, self) if is_number(node) else _InPlace(node, self)
 
+    def create_proxy(self, kind: str, target: Any, *args: Any, **kwargs: Any) -> Any:
+        if kind == "call_function" and target in COMPOSED:
+            positional, named = args[:2]
+            return COMPOSED[target](*positional, **named)
+        return super().create_proxy(kind, target, *args, **kwargs)
+
     def create_arg(self, a: Any) -> Any:
         return a.node if isinstance(a, fx.Proxy) else super().create_arg(a)
 
@@ -107,6 +114,9 @@ class _Tracer(fx.Tracer):
         self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         try:
+            kind = type_before_parametrizations(m)
+            if kind in COMPOSED_LAYERS and not m._forward_pre_hooks:  # which may compute the weights
+                return COMPOSED_LAYERS[kind](m, *args, **kwargs)
             return super().call_module(m, forward, args, kwargs)
         except Exception:
             if self.failed_in is None:

@@ -39,8 +39,8 @@ class Pooled(nn.Sequential):
 
 def test_what_cannot_be_bounded_is_named(some_box: Draw) -> None:
     _, labels, box = some_box()
-    odd = nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3)).double()
-    with pytest.raises(LingraftError, match=r"layer '1' \(LayerNorm\)"):
+    odd = nn.Sequential(nn.Flatten(), nn.LocalResponseNorm(2), nn.ReLU(), nn.Linear(16, 3)).double()
+    with pytest.raises(LingraftError, match=r"layer '1' \(LocalResponseNorm\)"):
         interval_bounds(graph_of(odd), *box)
     pooled = Pooled().double()
     with pytest.raises(LingraftError, match="max pooling"):
