@@ -45,6 +45,22 @@ def test_an_image_says_what_became_of_its_proof(bare: Run, keeper: Any) -> None:
     assert (row.proofs, row.proofs_checked, row.proof) == (3, 1, "1 of 4 checked, 1 rejected")
 
 
+def test_a_verdict_after_its_limit_is_undecided_as_in_the_counts(bare: Run, keeper: Any) -> None:
+    verdicts = keeper(bare, 3, timeout=1.0)
+    for i, (verdict, seconds) in enumerate([("verified", 0.9), ("verified", 1.1), ("falsified", 1.1)]):
+        witness = verdicts.request.images[i] if verdict == "falsified" else None
+        found = Result(verdict, "branch", index=i, label=verdicts.request.labels[i], eps=0.05, witness=witness)
+        found.seconds = seconds
+        verdicts.keep(i, found)
+    (study,) = studies([bare])
+    (shown,) = verdict_browser([study])["runs"]
+    assert [item["verdict"] for item in shown["images"]] == ["verified", "unknown", "unknown"]
+    assert [item.get("reason") for item in shown["images"]] == [None, "time", "time"]
+    assert "witness" not in shown["images"][2]
+    (row,) = study.rows
+    assert row.verified == 1
+
+
 def test_an_image_that_is_another_one_now_is_not_shown(bare: Run, keeper: Any) -> None:
     verdicts = keeper(bare, 2)
     verdicts.request.images[1] = 0.5  # as if the verdict had been on another version of the data

@@ -114,7 +114,7 @@ def _short(bound: float | None) -> float | None:
 
 
 def _witness(study: Study, record: dict[str, Any]) -> Tensor | None:
-    if not record.get("witness"):
+    if record["verdict"] != "falsified" or not record.get("witness"):
         return None
     try:
         return load_tensors(study.run.inside(record["witness"]))[0]["witness"].float()

@@ -20,7 +20,7 @@ from lingraft.model.grafted_activation import unpack
 from lingraft.report.table import Row, show_eps
 from lingraft.runs import Run, load_tensors
 from lingraft.runs.measured import EvaluationFigures, OutcomeFigures
-from lingraft.runs.summary import Summary, summarize
+from lingraft.runs.summary import Summary, in_time, summarize
 from lingraft.runs.verdicts import digest_weights, result_of
 from lingraft.solver.verifier import Result
 
@@ -77,7 +77,9 @@ class Study:
             try:
                 if record.get("network") not in (None, network):
                     continue
-                result = result_of(record)
+                # one that came after its limit is undecided here, as in every count
+                result = in_time(result_of(record), float(record["timeout"]))
+                record = {**record, "verdict": result.verdict, "reason": result.reason}
                 result.against = [int(label) for label in record["crown"]]
                 images = places.setdefault((record["data"], _eps(record["eps"])), {})
                 about, before = images.get(result.index, (record, result))
