@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import lingraft
 from lingraft.files import read_lines
@@ -31,3 +32,11 @@ def test_without_time_settings_are_left_out_and_with_it_they_follow(tmp_path: Pa
     grafted = lingraft.Run(points[1].run)
     assert grafted.describe().parent == points[0].run
     assert grafted.summary().grafting.settings["method"] == "baseline"
+
+
+@pytest.mark.slow
+def test_the_time_for_the_radius_to_grow_is_of_the_epochs_that_there_are(tmp_path: Path) -> None:
+    row = "MTL-IBP, α = 0.0005, by SGD"
+    found = lingraft.front("digits-cnn", "digits", hours=1.0, **QUICK, row=[row], out=tmp_path)
+    settings = yaml.safe_load(lingraft.Run(found.tested[0].run).settings_path.read_text())
+    assert (settings["epochs"], settings["ramp"], settings["optimizer"]) == (1, 0, "sgd")

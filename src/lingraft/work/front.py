@@ -234,7 +234,10 @@ class _Search:
         """The stage that makes the run of a setting with so many epochs of training."""
         run = make_cell(recipes()["front"], self.network, row, None, self.validation.seed, scales()["laptop"]).run
         trained = run if run.parent is None else run.parent
-        trained = replace(trained, options={**trained.options, **self.more, "epochs": epochs})
+        options = {**trained.options, **self.more, "epochs": epochs}
+        if "ramp" in options:  # for the recipe's own number of epochs: of fewer the radius may not take all to grow
+            options["ramp"] = min(int(options["ramp"]), epochs // 4)
+        trained = replace(trained, options=options)
         if run.parent is None:
             return trained
         tuning = max(1, round(TUNING * epochs))

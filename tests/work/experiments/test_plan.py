@@ -96,6 +96,15 @@ def test_a_scale_may_depend_on_data_and_method_together():
     assert trained["mnist", "sabr"].options["epochs"] > trained["mnist", None].options["epochs"]
 
 
+def test_rates_of_fine_tuning_are_those_of_the_optimizer():
+    rows = ["MTL-IBP, α = 0.01 + grafting 50 % by count", "MTL-IBP, α = 0.0005, by SGD + grafting 50 % by count"]
+    found = plan("front", networks=["CNN-B, CIFAR-10"], rows=rows).stages
+    sgd, adam = (stage.options for stage in found if stage.command == "graft")
+    assert (adam["lr"], adam["line-lr"]) == (0.0005, 0.0005)
+    assert (sgd["lr"], sgd["line-lr"]) == (0.005, 0.05)
+    assert sgd["epochs"] == adam["epochs"]
+
+
 def test_a_recipe_may_verify_less_at_a_scale():
     usual = {stage.options["images"] for stage in plan("main").stages if stage.command == "verify"}
     fewer = {stage.options["images"] for stage in plan("certified").stages if stage.command == "verify"}

@@ -146,7 +146,8 @@ def make_cell(recipe: Recipe, network: Network, row: Row, value: float | None, s
     )
     if row.graft is not None:
         varied = {row.vary.option: value} if row.vary and value is not None else {}
-        on = _changes_for(scale.graft_on, network.data, model, method)
+        by = changes.get("optimizer")
+        on = _changes_for(scale.graft_on, network.data, model, method, f"{method} {by}")
         options = {**row.graft, **varied, **scale.graft, **on, "seed": seed}
         percent = round(100 * float(options["ratio"]))
         run = Stage("graft", options, run, title=f"{run.title}-{options['method']}-{percent}")
