@@ -144,6 +144,10 @@ def _digest(mask: Mapping[str, Tensor]) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+#: Share of each batch that the certified term of fine-tuning bounds: bounds of all would take longer than all the rest.
+BOUNDED = 0.25
+
+
 def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], own: Loss | ScheduledLoss | None) -> Plan:
     """The training loop's plan; changes the weights of `model` if small ones are to be pruned."""
     training = tuning.training
@@ -166,7 +170,7 @@ def _plan(model: nn.Module, tuning: FineTuning, settings: Mapping[str, Any], own
     if tuning.small_box:
         loss = CertifiedLoss(training.ball, small_box=SmallBox(tuning.small_box, training.attack_steps))
     elif tuning.certified:
-        loss = CertifiedLoss(training.ball, tuning.certified, other=loss)
+        loss = CertifiedLoss(training.ball, tuning.certified, other=loss, share=BOUNDED)
     parts: list[tuple[float, Loss]] = [(1.0, loss)]
     if "stability" in tuning.regularize:
         parts.append((tuning.stability, ReluStability(training.ball)))

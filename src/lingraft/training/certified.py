@@ -1,5 +1,6 @@
 """Certified training: descending on an upper bound of the loss over the whole ball."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -57,15 +58,29 @@ class CertifiedLoss:
     #: how many activations, the last ones, are attacked instead of bounded, and in how many steps
     attacked_sites: int = 0
     attack_steps: int = 1
+    #: share of each batch that is bounded, its first images: the mean over them estimates that over all
+    share: float = 1.0
 
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Figures]:
+        value, figures = self._bound(model, images, labels, generator)
+        if self.weight < 1 and self.other is not None:
+            rest, more = self.other(model, images, labels, generator)
+            return value + (1 - self.weight) * rest, figures | more
+        return value, figures
+
+    def _bound(
+        self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Figures]:
+        """All but the other loss."""
         graph = graph_of(model)
         require_agreement_once(model, images, labels, self.eps)
         logits, statistics = None, None
         if graph.normalizes_by_batch or (self.other is None and self.weight < 1):
             logits, statistics = clean_pass(graph, images)
+        everyone, count = labels, math.ceil(self.share * len(images))
+        images, labels = images[:count], labels[:count]
         if self.small_box is None:
             box, bounded = Interval(*bounds(images, self.eps)), "certified_accuracy"
         else:
@@ -88,12 +103,8 @@ class CertifiedLoss:
             by_crown = crown_cross_entropy(graph, found, box, labels, statistics).mean()
             worst = (1 - self.crown) * worst + self.crown * by_crown
         value = self.weight * worst
-        if self.weight < 1 and self.other is not None:
-            rest, more = self.other(model, images, labels, generator)
-            value = value + (1 - self.weight) * rest
-            figures |= more
-        elif self.weight < 1 and logits is not None:
-            value = value + (1 - self.weight) * F.cross_entropy(logits, labels)
+        if self.weight < 1 and self.other is None and logits is not None:
+            value = value + (1 - self.weight) * F.cross_entropy(logits, everyone)
         if self.regularization > 0:
             penalty = tightness(found) + balance(graph, found)
             value = value + self.regularization * penalty

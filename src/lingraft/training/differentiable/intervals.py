@@ -148,13 +148,15 @@ def _site(x: Interval, site: Site, loss: _Share) -> Interval:
     grafted, activation = site.grafted, site.activation
     if grafted is None or not grafted.grafted:
         return _widened(Interval(*activation.between(*x)), loss(1))
-    slope, intercept = grafted.line()
-    terms = slope.abs() * _sizes(x) + intercept.abs()
     result = _sorted(grafted(x.lower), grafted(x.upper))
     if activation.interval is not None:  # what is not grafted may be lower or higher in between than at the ends
         low, high = activation.interval(*x)
         result = Interval(torch.where(grafted.mask, result.lower, low), torch.where(grafted.mask, result.upper, high))
-    return _widened(result, loss(1), torch.where(grafted.mask, terms, 0.0))
+    share_of = loss(1)
+    if not share_of:
+        return result
+    slope, intercept = grafted.line()
+    return _widened(result, share_of, torch.where(grafted.mask, slope.abs() * _sizes(x) + intercept.abs(), 0.0))
 
 
 def _sorted(one: Tensor, other: Tensor) -> Interval:
