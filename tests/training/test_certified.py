@@ -155,6 +155,22 @@ def test_the_loss_is_a_mix_of_clean_and_worst_cross_entropy(batch: tuple[nn.Modu
     assert mixed == pytest.approx(0.3 * float(worst) + 0.7 * attacked)
 
 
+def test_of_a_share_of_a_batch_the_first_images_are_bounded(batch: tuple[nn.Module, Tensor, Tensor]) -> None:
+    """The other terms are those of all images."""
+    model, images, labels = batch
+    count = len(images) // 2
+    share = count / len(images)
+    first = value_of(CertifiedLoss(EPS), (model, images[:count], labels[:count]))
+    attacked, clean = value_of(PgdLoss(EPS, 3), batch), value_of(StandardLoss(), batch)
+    mixed = value_of(CertifiedLoss(EPS, weight=0.3, other=PgdLoss(EPS, 3), share=share), batch)
+    assert mixed == pytest.approx(0.3 * first + 0.7 * attacked)
+    mixed = value_of(CertifiedLoss(EPS, weight=0.3, share=share), batch)
+    assert mixed == pytest.approx(0.3 * first + 0.7 * clean)
+    assert value_of(CertifiedLoss(EPS, share=1e-9), batch) == pytest.approx(
+        value_of(CertifiedLoss(EPS), (model, images[:1], labels[:1]))
+    )
+
+
 def test_bounds_are_above_the_attack_and_crown_is_tighter_for_a_network_with_wide_intervals(
     batch: tuple[nn.Module, Tensor, Tensor],
 ) -> None:
