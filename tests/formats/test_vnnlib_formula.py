@@ -127,7 +127,38 @@ def test_terms_are_added_and_divided_exactly(tmp_path: Path, text: str, x: float
     assert holds(query, property_of(query), np.array([x]), np.array([y])) == expected
 
 
-@pytest.mark.parametrize("text", ["(1 - X[0] + Y[0] <= 0)", "(X[0] <= Y[0] <= 1)", "(X[0] <=)", "(<= X[0] <= 1)"])
+@pytest.mark.parametrize(
+    ("text", "x", "y", "expected"),
+    [
+        ("(1 - X[0] + Y[0] <= 0)", 2.0, 1.0, True),  # not 1 - (X + Y), which would be -2
+        ("(1 - X[0] + Y[0] <= 0)", 1.0, 0.5, False),
+        ("((2 * Y[0]) - X[0] >= 1)", 1.0, 1.0, True),
+        ("(1 <= 2 * Y[0] - X[0] * 2 - 0.5 * 2)", 0.0, 1.0, True),
+        ("(1 <= 2 * Y[0] - X[0] * 2 - 0.5 * 2)", 0.5, 1.0, False),
+        ("(X[0] < 1 and Y[0] + X[0] > 1)", 0.5, 1.0, True),
+        ("(X[0] < 1 and Y[0] + X[0] > 1)", 1.0, 1.0, False),
+    ],
+)
+def test_products_come_before_sums_and_these_before_comparisons(
+    tmp_path: Path, text: str, x: float, y: float, expected: bool
+) -> None:
+    path = tmp_path / "p.vnnlib"
+    path.write_text(f"{ONE}(assert (and (<= X[0] 2) (>= X[0] -2)))\n(assert {text})\n")
+    query = read_query(path)
+    assert holds(query, property_of(query), np.array([x]), np.array([y])) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(X[0] <= Y[0] <= 1)",
+        "(X[0] <= Y[0] < 1)",
+        "(X[0] <=)",
+        "(<= X[0] <= 1)",
+        "(X[0] <= 1 Y[0])",
+        "(X[0] <= 1 and Y[0] <= 1 or Y[0] >= 2)",
+    ],
+)
 def test_operators_between_that_have_no_one_meaning(tmp_path: Path, text: str) -> None:
     path = tmp_path / "p.vnnlib"
     path.write_text(f"{ONE}(assert {text})\n")

@@ -22,8 +22,8 @@ Variable = int
 Resolve = Callable[[str, int], Variable | None]
 
 _NUMBER = re.compile(NUMBER)
-#: What may also stand between its operands in version 2.0.
-_OPERATORS = ("+", "-", "*", "<=", ">=", "<", ">", "==", "!=", "and", "or")
+#: What may also stand between its operands in version 2.0, those that bind more tightly first.
+_OPERATORS = (("*",), ("+", "-"), ("<=", ">=", "<", ">", "==", "!="), ("and", "or"))
 
 
 class Atom(NamedTuple):
@@ -93,16 +93,47 @@ class Scope:
 def prefixed(item: str | Group) -> str | Group:
     """A formula in which every operator comes first: (X[0] <= 1) becomes (<= X[0] 1), and so do sums and products.
 
-    What has different operators side by side, or stands first and between, is left as it is, and not understood.
+    Of different operators side by side, products come before sums and differences, and these before comparisons. `and`
+    beside `or`, several comparisons, and an operator that stands first and between are left as they are, and not
+    understood.
     """
     if isinstance(item, str):
         return item
-    items = [prefixed(part) for part in item.items]
+    items, every = [prefixed(part) for part in item.items], [word for words in _OPERATORS for word in words]
     between = items[1::2]
-    if len(items) > 2 and len(items) % 2 and items[0] not in _OPERATORS and between[0] in _OPERATORS:
-        same = between.count(between[0]) == len(between)
-        items = [between[0], *items[0::2]] if same else items
-    return Group(items, item.line)
+    if len(items) < 3 or len(items) % 2 == 0 or items[0] in every or any(word not in every for word in between):
+        return Group(items, item.line)
+    for words in _OPERATORS:
+        items = _together(items, words, item.line)
+    (whole,) = items
+    return whole
+
+
+def _together(items: Sequence[str | Group], words: Sequence[str], line: int) -> list[str | Group]:
+    """Operands and what stands between them, with those around some operators put together."""
+    runs = [[items[0]]]
+    between = []
+    for word, operand in zip(items[1::2], items[2::2], strict=True):
+        if word in words:
+            runs[-1] += [word, operand]
+        else:
+            between.append(word)
+            runs.append([operand])
+    found = [_applied(run, line) for run in runs]
+    return [found[0], *(item for pair in zip(between, found[1:], strict=True) for item in pair)]
+
+
+def _applied(run: list[str | Group], line: int) -> str | Group:
+    """Operands with operators of one kind between them, with the operator first."""
+    if len(run) == 1:
+        return run[0]
+    words = run[1::2]
+    if words.count(words[0]) == len(words):
+        return Group([words[0], *run[0::2]], line)
+    if "+" not in words or "-" not in words:
+        return Group(run, line)
+    terms = zip(words, run[2::2], strict=True)
+    return Group(["+", run[0], *(term if word == "+" else Group(["-", term], line) for word, term in terms)], line)
 
 
 def normal_form(item: str | Group, line: int, scope: Scope) -> Normal:
