@@ -110,6 +110,28 @@ def test_grafted_and_exported(model: nn.Module, tmp_path: Any) -> None:
     assert torch.allclose(lingraft.load_onnx(tmp_path / "net.onnx")(images), grafted(images), atol=1e-4)
 
 
+def by_positional_layer(net: Encoder, x: Tensor) -> Tensor:
+    attended, weights = net.attention(x, x, x, None, False)
+    return attended if weights is None else weights @ x
+
+
+def with_weights(net: Encoder, x: Tensor) -> Tensor:
+    attended, weights = net.attention(x, x, x)
+    return attended if weights is None else attended + weights @ x
+
+
+def test_weights_are_there_where_the_layer_gives_them() -> None:
+    torch.manual_seed(0)
+    images = torch.rand(3, 1, 4, 4)
+    without = Encoder(by_positional_layer).eval()
+    assert torch.allclose(trace(without)(images), without(images), atol=1e-5)
+    ignored = Encoder(lambda net, x: net.attention(x, x, x)[0]).eval()
+    assert torch.allclose(trace(ignored)(images), ignored(images), atol=1e-5)
+    for used in (with_weights, lambda net, x: torch.sum(net.attention(x, x, x)[1], 1, keepdim=True)):
+        with pytest.raises(LingraftError, match="uses the weights of multi-head attention"):
+            trace(Encoder(used).eval())
+
+
 def by_masked_layer(net: Encoder, x: Tensor) -> Tensor:
     attended, _ = net.attention(x, x, x, attn_mask=torch.zeros(4, 4))
     return attended

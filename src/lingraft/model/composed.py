@@ -47,10 +47,31 @@ def _attention(
     return torch.matmul(torch.softmax(torch.matmul(query, key.transpose(-2, -1)) * factor, -1), value)
 
 
-def _heads(layer: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, **more: Any) -> tuple[Tensor, None]:
-    """Attention of each head to its part of the features; the weights of attention are not given."""
-    usual = {"need_weights": more.get("need_weights"), "average_attn_weights": True}
-    asked = [name for name, given in more.items() if given is not None and given is not usual.get(name, False)]
+class _Weights:
+    """The weights of attention, which are not computed: whatever is made of them is an error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise LingraftError("it uses the weights of multi-head attention, which are not known. Leave them out.")
+
+    @classmethod
+    def __torch_function__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls().shape
+
+
+def _heads(
+    layer: nn.MultiheadAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, _Weights | None]:
+    """Attention of each head to its part of the features."""
+    masks = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask, "is_causal": is_causal or None}
+    asked = [name for name, given in masks.items() if given is not None]
     if asked:
         raise LingraftError(f"multi-head attention is known without {', '.join(asked)} only. Leave that out.")
     unusual = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
@@ -66,7 +87,8 @@ def _heads(layer: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tens
         for i, x in enumerate((query, key, value))
     ]
     joined = _attention(*parts).transpose(1, 2).flatten(2)
-    return F.linear(joined, layer.out_proj.weight, layer.out_proj.bias), None
+    # what asks whether there are weights goes the way that it goes with images
+    return F.linear(joined, layer.out_proj.weight, layer.out_proj.bias), _Weights() if need_weights else None
 
 
 def _normalized(x: Tensor, dims: list[int], eps: float) -> Tensor:
