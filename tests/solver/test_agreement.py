@@ -312,6 +312,24 @@ def test_a_model_that_is_another_in_the_region_only_is_not_verified() -> None:
     assert "does not reproduce" in (result.error or "")
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda z: torch.exp(300 * z),  # overflows far from the region
+        torch.sqrt,
+        lambda z: 1 / torch.relu(z),
+    ],
+)
+def test_where_a_model_gives_no_finite_numbers_nothing_is_compared(function: Callable[[Tensor], Tensor]) -> None:
+    net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2)).eval()
+    with torch.no_grad():
+        net[0].weight.copy_(torch.eye(2))
+    model = Wrapped(lambda net, x: net[1](function(net[0](x))), net).eval()
+    images = torch.full((1, 2), 0.1)
+    (result,) = lingraft.verify(model, images, model(images).argmax(1), eps=1e-4, workers=0, timeout=20)
+    assert result.verdict == "verified"
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_differences_beyond_rounding_are_noticed(dtype: torch.dtype) -> None:
     model = _net().to(dtype)
