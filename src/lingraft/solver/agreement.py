@@ -1,7 +1,7 @@
 """Whether a converted network computes what the model itself computes, within what rounding explains.
 
-How much rounding changes a margin is measured: by the converted network in float32 against itself in float64, at some
-of the points. In another precision it is as much more or less as the precision is coarser or finer.
+How much rounding changes a margin is measured: by the converted network in float32 against itself in float64, at the
+same points, as it may be much at a few of them, where what is divided by is small. In another precision it is as much more or less as the precision is coarser or finer.
 """
 
 import math
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 #: Points of a region that are compared, and how many more where the lowest margins are low.
 POINTS, LOW_POINTS = 16, 4
-#: Points, from the first, at which rounding is measured.
-MEASURED = 4
 #: A difference may be this many times the rounding that was measured, plus this many roundings of the largest term.
 TIMES, ROUNDINGS = 16, 8
 #: However much rounding there is: what a difference may be in parts of the largest term, or of 1 if that is larger.
@@ -51,11 +49,11 @@ class Agreement:
         fine = points.dtype == torch.float64
         with torch.no_grad(), _full_precision():
             own = _called(self.model, points).double()
-            given, other = self._logits(points, fine), self._logits(points[:MEASURED], not fine)
+            given, other = self._logits(points, fine), self._logits(points, not fine)
         if own.shape != given.shape:
             return f"the model gives {tuple(own.shape)}, expected logits of shape (N, classes)"
         spec, offset, eps = spec.to(given), offset.to(given), torch.finfo(points.dtype).eps
-        rounding = float(((given[:MEASURED] - other) @ spec.t()).abs().max()) * eps / torch.finfo(torch.float32).eps
+        rounding = float(((given - other) @ spec.t()).abs().max()) * eps / torch.finfo(torch.float32).eps
         largest = float((given.abs() @ spec.abs().t() + offset.abs()).max())
         rounding = rounding if math.isfinite(rounding) else 0.0  # more than float32 holds: it can not be measured
         allowed = TIMES * rounding + ROUNDINGS * eps * largest
