@@ -11,6 +11,7 @@ from handmade_onnx import assert_same, integers, kinds, weights, write_onnx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
+from torch import nn
 
 import lingraft
 from lingraft import LingraftError
@@ -297,3 +298,26 @@ def test_a_network_without_finite_outputs_is_refused(tmp_path: Path) -> None:
     nodes = [("Gemm", "x w", "z"), ("Exp", "z", "y")]
     with pytest.raises(LingraftError, match="NaN or infinite outputs"):
         load_onnx(write_onnx(tmp_path, nodes, [1, 3], {"w": np.eye(3, dtype=np.float32) * 1000}))
+
+
+class Waves(nn.Module):
+    """Two layers of sines, steep enough that rounding their arguments far from 0 shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(*size) for size in ((3, 8), (8, 8), (8, 1)))
+        for layer in self.layers:
+            nn.init.normal_(layer.weight, std=4.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, second, last = self.layers
+        return last(torch.sin(second(torch.sin(first(x)))))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_what_rounding_explains_is_no_difference(tmp_path: Path, seed: int) -> None:
+    torch.manual_seed(seed)
+    model = Waves().eval()
+    lingraft.export_onnx(model, tmp_path / "net.onnx", input_shape=(3,))
+    images = torch.rand(5, 3)
+    assert torch.allclose(load_onnx(tmp_path / "net.onnx")(images), model(images), atol=1e-3)

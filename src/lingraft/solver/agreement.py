@@ -1,7 +1,8 @@
 """Whether a converted network computes what the model itself computes, within what rounding explains.
 
 How much rounding changes a margin is measured: by the converted network in float32 against itself in float64, at the
-same points, as it may be much at a few of them, where what is divided by is small. In another precision it is as much more or less as the precision is coarser or finer.
+same points, as it may be much at a few of them, where what is divided by is small. In another precision it is as much
+more or less as the precision is coarser or finer.
 """
 
 import math
