@@ -12,6 +12,7 @@ from torch import nn
 from lingraft import LingraftError
 from lingraft.formats.onnx_export import export_onnx
 from lingraft.formats.onnx_network import OnnxNetwork
+from lingraft.work.properties import verify_property
 
 
 @pytest.fixture
@@ -48,3 +49,24 @@ def test_a_value_inside_is_an_output(file):
     for output, message in (("nothing", "with the name 'nothing'"), (2, "about output 3, but the network has 2")):
         with pytest.raises(LingraftError, match=message):
             OnnxNetwork(file, output=output)
+
+
+def test_certificates_are_about_the_only_output_of_a_file(file, tmp_path):
+    """One about a value inside would say its claim of another: the checker reads the whole file."""
+    model = onnx.load(file)
+    last = model.graph.node[-1].input[0]
+    for name, whole in ((last, False), (model.graph.output[0].name, True)):
+        assert OnnxNetwork(file, output=name).whole is whole
+        size = 2 if whole else 5
+        (tmp_path / "p.vnnlib").write_text(
+            "(vnnlib-version <2.0>)\n"
+            f'(declare-network f (declare-input X real [1,1,3]) (declare-output Y real [1,{size}] "{name}"))\n'
+            + "".join(f"(assert (and (<= X[0,0,{i}] 1) (>= X[0,0,{i}] 0)))\n" for i in range(3))
+            + "(assert (<= Y[0,0] -100))\n"
+        )
+        assert verify_property(file, tmp_path / "p.vnnlib", progress=False).answer.word == "unsat"
+        if whole:
+            assert verify_property(file, tmp_path / "p.vnnlib", check=True, progress=False).certificates.checked == 1
+        else:
+            with pytest.raises(LingraftError, match="the only output of its file"):
+                verify_property(file, tmp_path / "p.vnnlib", check=True, progress=False)

@@ -43,18 +43,19 @@ def read_network(
 ) -> tuple[Any, Session, int]:
     """The module of `load_onnx`, the same network in onnxruntime, and the batch size that the file fixes, else 1.
 
-    `output` is another value than the only output, see `select_output`. If `joined`, several inputs are read as one
-    vector of their values. Where one input is known to have as many `values` as all that the file takes, the first
-    dimension is not a batch.
+    `output` is another value than the only output, see `select_output`: then the module is not `whole`. If `joined`,
+    several inputs are read as one vector of their values. Where one input is known to have as many `values` as all that
+    the file takes, the first dimension is not a batch.
     """
     model, content = read_model(path)
     try:
-        if output is not None:
-            select_output(model, output)
+        part = output is not None and select_output(model, output)
+        if part:
             content = model.SerializeToString()
         if joined and len(file_inputs(model.graph)) > 1:
             join_inputs(model)  # onnxruntime has them as they are
         module, batch = _translate(model, values)
+        module.whole = not part
         session = Session(content)
         inputs = random_inputs(module.input_shape, batch).to(_dtype(module))
         difference = max(disagreement(session, module, scale * inputs, batch, scale > 1) for scale in _SCALES)

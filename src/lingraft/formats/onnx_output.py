@@ -7,8 +7,11 @@ from onnx import helper
 from lingraft.errors import LingraftError
 
 
-def select_output(model: Any, output: str | int) -> None:
-    """Make a value, named or an output by its number, the only output, without the nodes that it does not need."""
+def select_output(model: Any, output: str | int) -> bool:
+    """Make a value, named or an output by its number, the only output, without the nodes that it does not need.
+
+    Whether the file has another output than this.
+    """
     graph = model.graph
     if isinstance(output, str):
         name = output
@@ -16,6 +19,7 @@ def select_output(model: Any, output: str | int) -> None:
         name = graph.output[output].name
     else:
         raise LingraftError(f"the property is about output {output + 1}, but the network has {len(graph.output)}.")
+    others = [value.name for value in graph.output] != [name]
     known = {value.name: value for value in (*graph.value_info, *graph.output)}
     wanted, kept = {name}, []
     for node in reversed(graph.node):
@@ -29,3 +33,4 @@ def select_output(model: Any, output: str | int) -> None:
     graph.output.append(value)
     del graph.node[:]
     graph.node.extend(reversed(kept))
+    return others

@@ -78,10 +78,10 @@ def verify_property(
         late = Answer("timeout", time.monotonic() - started, reason="time", stage="reading")
         return PropertyVerdict(onnx, vnnlib, late, 0, 0, Tally() if limits.prove else None)
     network = instance.network
-    if limits.prove and not (isinstance(network, OnnxNetwork) and len(network.input_shapes) == 1):
+    if limits.prove and not (isinstance(network, OnnxNetwork) and len(network.input_shapes) == 1 and network.whole):
         raise LingraftError(
-            "certificates are about one network with one input, and its outputs alone. Leave out certificates and"
-            " check."
+            "certificates are about one network with one input, and the only output of its file. Leave out"
+            " certificates and check."
         )
     digest = _hash(vnnlib) if limits.prove else ""
     boxes = instance.property.boxes
