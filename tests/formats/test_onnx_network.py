@@ -12,7 +12,9 @@ from torch import nn
 from lingraft import LingraftError
 from lingraft.formats.onnx_export import export_onnx
 from lingraft.formats.onnx_network import OnnxNetwork
+from lingraft.work.checking import check
 from lingraft.work.properties import verify_property
+from lingraft.work.vnncomp.instance import Instance
 
 
 @pytest.fixture
@@ -51,22 +53,37 @@ def test_a_value_inside_is_an_output(file):
             OnnxNetwork(file, output=output)
 
 
-def test_certificates_are_about_the_only_output_of_a_file(file, tmp_path):
-    """One about a value inside would say its claim of another: the checker reads the whole file."""
-    model = onnx.load(file)
-    last = model.graph.node[-1].input[0]
-    for name, whole in ((last, False), (model.graph.output[0].name, True)):
-        assert OnnxNetwork(file, output=name).whole is whole
-        size = 2 if whole else 5
-        (tmp_path / "p.vnnlib").write_text(
-            "(vnnlib-version <2.0>)\n"
-            f'(declare-network f (declare-input X real [1,1,3]) (declare-output Y real [1,{size}] "{name}"))\n'
-            + "".join(f"(assert (and (<= X[0,0,{i}] 1) (>= X[0,0,{i}] 0)))\n" for i in range(3))
-            + "(assert (<= Y[0,0] -100))\n"
-        )
-        assert verify_property(file, tmp_path / "p.vnnlib", progress=False).answer.word == "unsat"
-        if whole:
-            assert verify_property(file, tmp_path / "p.vnnlib", check=True, progress=False).certificates.checked == 1
-        else:
-            with pytest.raises(LingraftError, match="the only output of its file"):
-                verify_property(file, tmp_path / "p.vnnlib", check=True, progress=False)
+def about(path: Path, name: str) -> Path:
+    """That the first of two values of that name is above 3 for all inputs between 0 and 1."""
+    path.write_text(
+        "(vnnlib-version <2.0>)\n"
+        f'(declare-network f (declare-input X real [1,1,3]) (declare-output Y real [1,2] "{name}"))\n'
+        + "".join(f"(assert (and (<= X[0,0,{i}] 1) (>= X[0,0,{i}] 0)))\n" for i in range(3))
+        + "(assert (<= Y[0,0] 3))\n"
+    )
+    return path
+
+
+def test_certificates_are_about_the_only_output_of_a_file(tmp_path):
+    """The checker reads the whole file, so claims about a value inside are no claims of the same numbers about it."""
+    file = tmp_path / "f.onnx"
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
+    with torch.no_grad():
+        model[3].weight.copy_(torch.eye(2))
+        model[3].bias.fill_(5.0)
+    export_onnx(model.eval(), file, input_shape=(1, 3))
+    (inside,) = (node.output[0] for node in onnx.load(file).graph.node if node.op_type == "Relu")
+    output = onnx.load(file).graph.output[0].name
+    assert (OnnxNetwork(file, output=inside).whole, OnnxNetwork(file, output=output).whole) == (False, True)
+    true, false = about(tmp_path / "true.vnnlib", output), about(tmp_path / "false.vnnlib", inside)
+    proven = verify_property(file, true, certificates=tmp_path / "certificates", progress=False)
+    assert (proven.answer.word, proven.certificates.certificates) == ("unsat", 1)
+    assert verify_property(file, false, progress=False).answer.word == "sat"
+    with pytest.raises(LingraftError, match="the only output of its file"):
+        verify_property(file, false, check=True, progress=False)
+    assert check(tmp_path / "certificates", model=file, vnnlib=true)
+    with pytest.raises(LingraftError, match=r"the property is about .* but the output of the network is"):
+        check(tmp_path / "certificates", model=file, vnnlib=false)
+    assert Instance.read(OnnxNetwork(file), true).property.boxes
+    with pytest.raises(LingraftError, match="the property is about"):
+        Instance.read(OnnxNetwork(file), false)

@@ -46,6 +46,11 @@ class Session:
         """The dimensions of every input of the file for one input, where an open first one is 1."""
         return {i.name: tuple(n if isinstance(n, int) and n > 0 else 1 for n in i.shape) for i in self._inputs}
 
+    @property
+    def output(self) -> str:
+        """The name of the output of the file, the first if there are several."""
+        return str(self._session.get_outputs()[0].name)
+
     def run(self, x: np.ndarray) -> np.ndarray:
         """Outputs for a batch `x` of the size that the file allows; in both, the batch comes first.
 

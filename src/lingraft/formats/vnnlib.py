@@ -78,8 +78,10 @@ class Property:
     with_inputs: bool = False
 
 
-def read_vnnlib(path: str | Path, inputs: int, outputs: int) -> Property:
+def read_vnnlib(path: str | Path, inputs: int, outputs: int, output: str | None = None) -> Property:
     """The property of a file, plain or gz, about one network with these numbers of inputs and outputs.
+
+    `output` is what the output is called in the ONNX file, if that is known: a property may name another value of it.
 
     A file that does not fit the network, leaves an input without bounds, contradicts itself or uses anything beyond
     linear constraints on the outputs and bounds on single inputs is a LingraftError that names the line. What else
@@ -88,6 +90,9 @@ def read_vnnlib(path: str | Path, inputs: int, outputs: int) -> Property:
     query = read_query(path)
     try:
         require_sizes(query, inputs, outputs)
+        named = query.networks[0].outputs[0].onnx
+        if output is not None and named not in (None, output):
+            raise LingraftError(f"the property is about {named!r}, but the output of the network is {output!r}.")
         for atom in query.atoms():
             if atom.relates_inputs:
                 what = "inputs" if all(variable >= 0 for variable, _ in atom.terms) else "inputs and outputs"

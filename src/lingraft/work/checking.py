@@ -15,6 +15,7 @@ from lingraft.checker.coverage import Coverage, Question, by_property, of_boxes,
 from lingraft.checker.format import Certificate
 from lingraft.checker.network import Network
 from lingraft.checker.onnx_reader import network_of, read_network, weights_beside
+from lingraft.checker.protobuf import read_graph
 from lingraft.checker.regular_file import read_regular
 from lingraft.checker.runtime import Runtime, installed
 from lingraft.checker.statement import in_words, statement
@@ -127,7 +128,8 @@ def check(
     beside = weights_beside(model)
     network = network_of(content, str(model), beside)
     runtime = Runtime(content, beside.contents) if installed() else None
-    boxes = None if vnnlib is None else _boxes(Path(vnnlib), network)
+    # a network that was read has one output
+    boxes = None if vnnlib is None else _boxes(Path(vnnlib), network, read_graph(content, beside).outputs[0])
     named = [certificates] if isinstance(certificates, str | Path) else certificates
     found, unread = _files([Path(path) for path in named])
     files = []
@@ -193,8 +195,11 @@ def _about(certificate: Certificate) -> dict[str, Any]:
     return {name: str(value)[:100] for name, value in list(plain.items())[:TOLD]}
 
 
-def _boxes(vnnlib: Path, network: Network) -> tuple[str, list[Question]]:
-    """The hash of a property's file, and its boxes as the reader of the verifier understands them."""
+def _boxes(vnnlib: Path, network: Network, output: str) -> tuple[str, list[Question]]:
+    """The hash of a property's file, and its boxes as the reader of the verifier understands them.
+
+    `output` is what the output is called in the ONNX file.
+    """
     try:
         digest = hashlib.sha256(read_regular(vnnlib, MAX_PROPERTY)).hexdigest()
     except (OSError, ValueError) as error:
@@ -206,7 +211,7 @@ def _boxes(vnnlib: Path, network: Network) -> tuple[str, list[Question]]:
             box.upper,
             [concatenate([part.coefficients, part.constants[:, None]], axis=1) for part in box.unsafe],
         )
-        for box in read_vnnlib(vnnlib, prod(network.shape), network.outputs).boxes
+        for box in read_vnnlib(vnnlib, prod(network.shape), network.outputs, output).boxes
     ]
     return digest, asked
 
