@@ -143,6 +143,14 @@ def test_constraints_between_inputs_bound_them(query):
             VERSION + "(declare-network N (declare-output Y real [2]) (declare-input X real [2]))", "inputs come first",
             id="order",
         ),
+        pytest.param(
+            VERSION + '(declare-network N (declare-input X real [2] "b") (declare-input Z real [2])'
+            " (declare-output Y real [2]))", "all inputs or none", id="names-of-some-inputs",
+        ),
+        pytest.param(
+            VERSION + "(declare-network N (declare-input X real [2]) (declare-output Y real [2])"
+            ' (declare-output W real [2] "a"))', "all outputs or none", id="names-of-some-outputs",
+        ),
         pytest.param(ONE.replace("N (", "N (equal-to M) ("), "declared before", id="equal-to-nothing"),
         pytest.param(ONE + ONE[len(VERSION) :], "N was declared before", id="network-twice"),
     ],

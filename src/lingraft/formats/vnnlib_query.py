@@ -306,6 +306,12 @@ class _Reader2:
         inputs, hidden, outputs = map(tuple, found.values())
         if not inputs or not outputs:
             raise LingraftError(f"line {group.line}: network {name} needs an input and an output.")
+        for tensors in (inputs, outputs):  # those without a name are found by their place
+            if len({tensor.onnx is None for tensor in tensors}) > 1:
+                raise LingraftError(
+                    f"line {group.line}: of network {name}, some tensors say their names in the ONNX file and others do"
+                    " not. Name all inputs or none, and all outputs or none."
+                )
         self.query.networks.append(DeclaredNetwork(name, inputs, hidden, outputs, like, same))
 
     def _other_network(self, group: Group) -> str:
