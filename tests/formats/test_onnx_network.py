@@ -87,3 +87,9 @@ def test_certificates_are_about_the_only_output_of_a_file(tmp_path):
     assert Instance.read(OnnxNetwork(file), true).property.boxes
     with pytest.raises(LingraftError, match="the property is about"):
         Instance.read(OnnxNetwork(file), false)
+    other = tmp_path / "other.vnnlib"
+    other.write_text(true.read_text().replace("[1,1,3])", '[1,1,3] "elsewhere")'))
+    with pytest.raises(LingraftError, match="the property is about 'elsewhere', but the input"):
+        check(tmp_path / "certificates", model=file, vnnlib=other)
+    with pytest.raises(LingraftError, match="no input 'elsewhere'"):
+        verify_property(file, other, progress=False)

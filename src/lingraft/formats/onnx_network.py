@@ -82,8 +82,8 @@ class OnnxNetwork(FlatNetwork):
         self.path, self.device, self.name = Path(path), torch.device(device), str(path)
         module, self._session, self._batch = read_network(path, output, joined=True, values=values)
         self.input_shape, self.input_shapes = module.input_shape, self._session.input_shapes
-        #: what its output is called in the file, and whether that has no other
-        self.output, self.whole = self._session.output, bool(module.whole)
+        #: what its input and output are called in the file, and whether that has no other output
+        self.names, self.whole = self._session.names, bool(module.whole)
         self.inputs = math.prod(self.input_shape)
         y = self._session.run(np.zeros((self._batch, *self.input_shape), np.float32))
         self.output_shape, self.outputs = y.shape[1:], y[0].size

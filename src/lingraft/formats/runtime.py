@@ -47,9 +47,9 @@ class Session:
         return {i.name: tuple(n if isinstance(n, int) and n > 0 else 1 for n in i.shape) for i in self._inputs}
 
     @property
-    def output(self) -> str:
-        """The name of the output of the file, the first if there are several."""
-        return str(self._session.get_outputs()[0].name)
+    def names(self) -> tuple[str, str]:
+        """The names of the input and of the output of the file, the first ones if there are several."""
+        return str(self._inputs[0].name), str(self._session.get_outputs()[0].name)
 
     def run(self, x: np.ndarray) -> np.ndarray:
         """Outputs for a batch `x` of the size that the file allows; in both, the batch comes first.

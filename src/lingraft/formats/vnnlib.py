@@ -78,10 +78,10 @@ class Property:
     with_inputs: bool = False
 
 
-def read_vnnlib(path: str | Path, inputs: int, outputs: int, output: str | None = None) -> Property:
+def read_vnnlib(path: str | Path, inputs: int, outputs: int, names: Sequence[str] = ()) -> Property:
     """The property of a file, plain or gz, about one network with these numbers of inputs and outputs.
 
-    `output` is what the output is called in the ONNX file, if that is known: a property may name another value of it.
+    `names` are those of the input and the output in the ONNX file: a property may name other values of it.
 
     A file that does not fit the network, leaves an input without bounds, contradicts itself or uses anything beyond
     linear constraints on the outputs and bounds on single inputs is a LingraftError that names the line. What else
@@ -90,9 +90,12 @@ def read_vnnlib(path: str | Path, inputs: int, outputs: int, output: str | None 
     query = read_query(path)
     try:
         require_sizes(query, inputs, outputs)
-        named = query.networks[0].outputs[0].onnx
-        if output is not None and named not in (None, output):
-            raise LingraftError(f"the property is about {named!r}, but the output of the network is {output!r}.")
+        (network,) = query.networks
+        for tensor, what, name in zip((*network.inputs, *network.outputs), ("input", "output"), names, strict=False):
+            if tensor.onnx not in (None, name):
+                raise LingraftError(
+                    f"the property is about {tensor.onnx!r}, but the {what} of the network is {name!r}."
+                )
         for atom in query.atoms():
             if atom.relates_inputs:
                 what = "inputs" if all(variable >= 0 for variable, _ in atom.terms) else "inputs and outputs"

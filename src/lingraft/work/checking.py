@@ -15,7 +15,7 @@ from lingraft.checker.coverage import Coverage, Question, by_property, of_boxes,
 from lingraft.checker.format import Certificate
 from lingraft.checker.network import Network
 from lingraft.checker.onnx_reader import network_of, read_network, weights_beside
-from lingraft.checker.protobuf import read_graph
+from lingraft.checker.protobuf import OnnxGraph, read_graph
 from lingraft.checker.regular_file import read_regular
 from lingraft.checker.runtime import Runtime, installed
 from lingraft.checker.statement import in_words, statement
@@ -128,8 +128,7 @@ def check(
     beside = weights_beside(model)
     network = network_of(content, str(model), beside)
     runtime = Runtime(content, beside.contents) if installed() else None
-    # a network that was read has one output
-    boxes = None if vnnlib is None else _boxes(Path(vnnlib), network, read_graph(content, beside).outputs[0])
+    boxes = None if vnnlib is None else _boxes(Path(vnnlib), network, _names(read_graph(content, beside)))
     named = [certificates] if isinstance(certificates, str | Path) else certificates
     found, unread = _files([Path(path) for path in named])
     files = []
@@ -195,10 +194,15 @@ def _about(certificate: Certificate) -> dict[str, Any]:
     return {name: str(value)[:100] for name, value in list(plain.items())[:TOLD]}
 
 
-def _boxes(vnnlib: Path, network: Network, output: str) -> tuple[str, list[Question]]:
+def _names(graph: OnnxGraph) -> tuple[str, str]:
+    """What input and output are called in an ONNX file that was read, which has one of each."""
+    return next(name for name in graph.inputs if name not in graph.constants), graph.outputs[0]
+
+
+def _boxes(vnnlib: Path, network: Network, names: tuple[str, str]) -> tuple[str, list[Question]]:
     """The hash of a property's file, and its boxes as the reader of the verifier understands them.
 
-    `output` is what the output is called in the ONNX file.
+    `names` are those of the input and the output in the ONNX file.
     """
     try:
         digest = hashlib.sha256(read_regular(vnnlib, MAX_PROPERTY)).hexdigest()
@@ -211,7 +215,7 @@ def _boxes(vnnlib: Path, network: Network, output: str) -> tuple[str, list[Quest
             box.upper,
             [concatenate([part.coefficients, part.constants[:, None]], axis=1) for part in box.unsafe],
         )
-        for box in read_vnnlib(vnnlib, prod(network.shape), network.outputs, output).boxes
+        for box in read_vnnlib(vnnlib, prod(network.shape), network.outputs, names).boxes
     ]
     return digest, asked
 

@@ -55,7 +55,7 @@ class Instance:
     @classmethod
     def read(cls, network: OnnxNetwork, vnnlib: str | Path) -> "Instance":
         """With the property of a file, which must fit the network."""
-        return cls(network, read_vnnlib(vnnlib, network.inputs, network.outputs, network.output))
+        return cls(network, read_vnnlib(vnnlib, network.inputs, network.outputs, network.names))
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, np.ndarray]:

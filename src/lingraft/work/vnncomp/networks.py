@@ -98,7 +98,7 @@ def _input_order(declared: DeclaredNetwork, network: OnnxNetwork) -> list[int]:
         raise LingraftError(
             f"the property declares {len(names)} inputs of network {declared.name}, but its file has {count}."
         )
-    if count == 1 or None in names:
+    if None in names:
         return list(range(count))
     missing = next((name for name in names if name not in network.input_shapes), None)
     if missing is not None or len(set(names)) < count:
