@@ -103,6 +103,20 @@ def _changes() -> dict[str, tuple[Shifted, Shifted]]:
     }
 
 
+def test_verdicts_of_a_network_that_was_trained_again_are_shown_with_new_ones(tmp_path: Path) -> None:
+    """The same weights in a file that differs, as of another epoch: no verdict is found again, and none is lost."""
+    model, images = _positive_above(-0.05), torch.tensor([0.0, 0.2]).view(2, 1, 1, 1)
+    run = lingraft.save(model, tmp_path / "run", (1, 1, 1))
+    lingraft.verify(model, images[:1], [0], eps=0.1, workers=0, run=run)
+    run.save_weights(model, {"epoch": 7})
+    lingraft.verify(model, images, [0, 0], eps=0.1, workers=0, run=run)
+    (verification,) = Study(run, "run").verifications
+    assert verification.summary.images == 2
+    assert len(read_lines(run.verdicts_path)) == 3
+    lingraft.verify(model, images, [0, 0], eps=0.1, workers=0, run=run)
+    assert len(read_lines(run.verdicts_path)) == 3, "filed once"
+
+
 @pytest.mark.parametrize("what", ["attribute", "buffer", "slope", "code"])
 def test_a_verdict_is_about_what_the_network_computes_and_not_its_weights_alone(what: str, tmp_path: Path) -> None:
     good, bad = (model.eval() for model in _changes()[what])

@@ -120,7 +120,8 @@ class Verdicts:
     def known(self) -> dict[int, Result]:
         """Results that need not be found again, by the number of the image in the request.
 
-        One that is kept under another name only, or with the corner cases, is kept under this one too.
+        One that is kept under another name, of other weights that compute the same, or with the corner cases, only is
+        kept under this one too, for reports.
         """
         kept: dict[Any, list[tuple[Path, dict[str, Any]]]] = {}
         for path in (self.run.corner_verdicts_path, self.run.verdicts_path):
@@ -128,7 +129,7 @@ class Verdicts:
                 kept.setdefault(_key(record), []).insert(0, (path, record))
         found = {}
         for i, index in enumerate(self.indices):
-            name = {"data": self.data, "index": index, "eps": self._eps}
+            name = {"data": self.data, "index": index, "eps": self._eps, "weights": self.weights}
             known = kept.get(_key(self._about(i)), [])
             # the newest first, but those of this name before others
             for path, record in sorted(known, key=lambda each: not name.items() <= each[1].items()):
