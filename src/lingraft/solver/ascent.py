@@ -1,6 +1,5 @@
 """Better multipliers: Adam (Kingma & Ba 2015) on α and β of many domains at once."""
 
-import time
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
@@ -8,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from lingraft.solver.clock import worked
 from lingraft.solver.columns import columns_of
 from lingraft.solver.dual import Domains, Dual, Relaxed, Row, edge_of
 
@@ -21,7 +21,7 @@ WINDOW = 3
 #: Bounds (B,) → what a step must gain (B,) in domains that have them.
 LeastGain = Callable[[Tensor], Tensor]
 
-#: (domains that made a step at once, seconds).
+#: (domains that made a step at once, seconds of work).
 Clock = Callable[[int, float], None]
 
 
@@ -197,10 +197,10 @@ def improve(
             rest = (~moving).nonzero().flatten()
             done.append((left[rest], climb.row.c[rest], climb.found().select(rest)))
             climb, left, moving = climb.select(going), left[going], moving[going]
-        started = time.monotonic()
+        started = worked(left.device)
         climb.step(moving)
         if clock is not None:
-            clock(len(left), time.monotonic() - started)
+            clock(len(left), worked(left.device) - started)
     if not done:
         return climb.row.c, climb.found()
     done.append((left, climb.row.c, climb.found()))

@@ -1,6 +1,5 @@
 """Branch and bound over the collapsed network for one margin (β-CROWN, Wang et al. 2021); domains live in tensors."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -13,6 +12,7 @@ from lingraft.solver.ascent import RATE, improve
 from lingraft.solver.branching import scores, split, taps_to_split
 from lingraft.solver.budget import Budget, Exhausted
 from lingraft.solver.clip import Forms
+from lingraft.solver.clock import worked
 from lingraft.solver.collapse import Collapsed
 from lingraft.solver.columns import columns_of
 from lingraft.solver.dual import Domains, Dual, Evaluation
@@ -162,6 +162,7 @@ class Search:
         above: Callable[[], Above] | None = None,
     ):
         self.collapsed, self.dual, self.exact = collapsed, dual, exact
+        self.device = collapsed.center.device
         self.branching_rule = branching
         self.budget, self.attack, self.proof, self.stop = budget, attack, proof, stop
         self.above = above or partial(Above, collapsed, budget)
@@ -203,9 +204,9 @@ class Search:
             while tightens and bool((bound <= ENOUGH).any()) and self.branching > self.patience * self.tightening:
                 base, bound = self._tighten(base, bound)
                 pool.restrict(base)
-            started, parents = time.monotonic(), pool.take(batch.size)
+            started, parents = worked(self.device), pool.take(batch.size)
             self._expand(pool, parents, base)
-            spent = time.monotonic() - started
+            spent = worked(self.device) - started
             self.branching += spent
             batch.add(spent)
         self.lowest = 0.0
@@ -247,7 +248,7 @@ class Search:
         The next one comes when branching has taken `patience` times as long as all rounds: twice that after a round
         that gained little.
         """
-        started = time.monotonic()
+        started = worked(self.device)
         score = scores(self.dual, base, self.dual.evaluate(base))[:, 0] / (1 + self.turns)
         count = self.worth.to_tighten(score, bound, TIGHTENED)
         if not count:
@@ -268,7 +269,7 @@ class Search:
         if bool((base.lower > base.upper).any()):
             return base, torch.full_like(bound, torch.inf)
         better, improved = improve(self.dual, base, REGION_STEPS, enough=ENOUGH, rate=self.rate)
-        spent = time.monotonic() - started
+        spent = worked(self.device) - started
         self.worth.rounds.add(float(cost.sum()), spent, float(better - bound))
         self.tightening += spent
         self.patience = 1.0 if bool(better - bound > WORTHWHILE * bound.abs()) else 2 * self.patience
@@ -278,7 +279,7 @@ class Search:
         """Keep what is not proven, clipped where that is worth it; the sum of what all of it needs."""
         bounds, domains = self._unproven(bounds, domains)
         if len(domains) and self.worth.clipping.over():
-            started, before, after = time.monotonic(), bounds, torch.zeros_like(bounds)
+            started, before, after = worked(self.device), bounds, torch.zeros_like(bounds)
             self._clip(domains, base)
             columns = (~(domains.lower > domains.upper).any(0)).nonzero().flatten()  # NaN is not empty
             domains = self._without_empty(domains)
@@ -286,7 +287,7 @@ class Search:
                 bounds, domains = self._improve(domains)
                 after[columns] = bounds
                 bounds, domains = self._unproven(bounds, domains)
-            self.worth.clipped(before, after, time.monotonic() - started)
+            self.worth.clipped(before, after, worked(self.device) - started)
         if not len(domains):
             return 0.0
         pool.add(bounds, domains)
@@ -329,7 +330,7 @@ class Search:
 
     def _expand(self, pool: Pool, parents: Domains, base: Domains) -> None:
         """Split the parents, bound the children, and keep those that are not proven."""
-        started = time.monotonic()
+        started = worked(self.device)
         parents = self._without_empty(parents)
         if not len(parents):
             return
@@ -352,7 +353,7 @@ class Search:
         splits = len(children) - count
         left = self._keep(pool, *self._improve(children), base)
         gain = (before - left * count / len(children)) / levels  # of one split of each, on the average
-        self.worth.splits.add(splits, time.monotonic() - started, gain * splits / count)
+        self.worth.splits.add(splits, worked(self.device) - started, gain * splits / count)
 
     def _split(self, domains: Domains, evaluation: Evaluation) -> Domains:
         """Both halves of each domain."""

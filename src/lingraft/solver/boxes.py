@@ -5,7 +5,6 @@ counterexample is clipped off, and the rest is cut in half at the input that the
 become exact as boxes shrink, whatever the activations are.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from torch import Tensor
 from lingraft.solver.bab import Falsified
 from lingraft.solver.box_bounds import DEARER, BoxBounds
 from lingraft.solver.budget import Budget, Exhausted
+from lingraft.solver.clock import worked
 from lingraft.solver.halfspaces import clipped, combined
 from lingraft.solver.margin import proven
 from lingraft.solver.network import Network
@@ -131,12 +131,12 @@ class BoxSearch:
                 return False
             budget.check_time()
             budget.allow(8 * 32 * self.open.lower.numel())
-            started = time.monotonic()
+            started = worked(self.open.lower.device)
             order = self.open.bound.argsort()
             taken, left = order[: self.batch], order[self.batch :]
             some = self.open.select(taken)
             self.open = Boxes.join([self.open.select(left), self._bounded(self._cut(some), budget)])
-            spent = time.monotonic() - started
+            spent = worked(self.open.lower.device) - started
             if spent < PACE:
                 self.batch = min(2 * self.batch, self.widest)
             elif spent > 2 * PACE:

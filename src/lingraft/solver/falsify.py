@@ -4,13 +4,13 @@ Steps go along the signs of a running sum of gradients (Dong et al. 2018): near 
 between the pieces of a network, and steps along them end higher.
 """
 
-import time
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from lingraft.solver.budget import UNLIMITED, Budget
+from lingraft.solver.clock import worked
 from lingraft.solver.intervals import work
 from lingraft.solver.network import Network
 from lingraft.solver.region import Region
@@ -49,7 +49,7 @@ class Falsifier:
         self.generator = torch.Generator().manual_seed(seed)
         #: the least of each margin (L,) that was seen
         self.lowest = torch.full_like(self.offset, torch.inf)
-        #: seconds that a step took in all, and how many points made one
+        #: seconds of work that steps took in all, and how many points made one
         self.seconds, self.moved = 0.0, 0
 
     def margins(self, images: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class Falsifier:
         size, going = (self.upper - self.lower) / 2, torch.zeros_like(images)
         each = [1] * (images.dim() - 1)
         for step in range(steps + 1):
-            gradients, started = [], time.monotonic()
+            gradients, started = [], worked(self.lower.device)
             for some, chosen in zip(images.split(self.together), margins.split(self.together), strict=True):
                 self.budget.check_time()
                 points = some.detach().requires_grad_(step < steps)
@@ -95,7 +95,8 @@ class Falsifier:
                 going = MOMENTUM * going + gradient / length.view(-1, *each)
                 images = images - size * (1 - step / steps) ** 2 * going.sign()
                 images = torch.minimum(torch.maximum(images, self.lower), self.upper)
-                self.seconds, self.moved = self.seconds + time.monotonic() - started, self.moved + len(images)
+                self.seconds += worked(self.lower.device) - started
+                self.moved += len(images)
         return None
 
     def _witness(self, points: Tensor, lowest: Tensor) -> Tensor | None:

@@ -20,6 +20,7 @@ from lingraft.solver.bounds import SiteBounds, bound_sites, margin_crown, margin
 from lingraft.solver.boxes import FEW_INPUTS, Boxes, BoxSearch, Maxima
 from lingraft.solver.branching import require_rule
 from lingraft.solver.budget import Budget, Exhausted
+from lingraft.solver.clock import worked
 from lingraft.solver.collapse import Collapsed, collapse
 from lingraft.solver.conjunction import ConjunctionSearch, collapsed_functions
 from lingraft.solver.crown import chunks
@@ -211,6 +212,7 @@ class _Attempt:
         #: what margins were multiplied with, and the problem with such margins
         self.unit, problem = _scaled(verifier.network, problem)
         self.verifier, self.problem, self.proof, self.stop = verifier, problem, proof, stop
+        self.device = problem.spec.device
         #: what there is in all, and for what is done now: a turn has a part of it
         self.whole = self.budget = budget
         self.network = balanced(verifier.network, problem.region)
@@ -477,7 +479,7 @@ class _Attempt:
         self._enter("branch")
         worth: Worth | None = None
         above = cache(partial(Above, work.collapsed, self.budget))
-        since, self.attacking = time.monotonic(), 0.0
+        since, self.attacking = worked(self.device), 0.0
         for done, margin in enumerate(work.margins):
             column = margin.base.margin
             open_ = work.numbers[torch.cat([each.base.margin for each in work.margins[done:]])]
@@ -517,7 +519,7 @@ class _Attempt:
         A few steps of descent on the first of the open margins (K,) from points (N, n) that minimize the relaxed
         problem, and a long one from random points if some of these are left: on all of them, the last ones on one.
         """
-        started = time.monotonic()
+        started = worked(self.device)
         if self.attacking > ATTACKING * (started - since) and not last:
             return None
         inner = points.view(-1, *self.network.nodes[0].shape)
@@ -532,7 +534,7 @@ class _Attempt:
                 nearest = open_[self.falsifier.lowest[open_].argmin()]
                 self._attack(nearest.expand(DEEP_STARTS), DEEP_STEPS, 1)
             self._enter("branch")
-        self.attacking += time.monotonic() - started
+        self.attacking += worked(self.device) - started
         return witness
 
 
