@@ -140,3 +140,14 @@ def test_no_more_domains_than_fit() -> None:
     for _ in range(5):
         _work(batch, lambda _: 1e-3)
     assert batch.size == 20
+
+
+def test_the_rest_of_a_batch_does_not_stand_for_half_of_it() -> None:
+    """A step costs 1 ms, whatever the number: 15 of 16 halves, and 31 of 32, cost as much each as all of them."""
+    batch = Batch(1024)
+    for _ in range(4):
+        for count in (2 * batch.size, 2 * batch.size - 1):
+            batch.stepped(count, 1e-3)
+        batch.stepped(batch.size - 1, 1e-3)
+        batch.add(1e-2)
+    assert batch.size == 128

@@ -11,7 +11,7 @@ those that the next split will prove. The measurements are of this image alone, 
 """
 
 from dataclasses import dataclass
-from math import inf, log
+from math import inf, log, log2
 
 import torch
 from torch import Tensor
@@ -189,5 +189,8 @@ class Batch:
 
 
 def _width(count: int) -> int:
-    """The power of two at or below a count."""
-    return 1 << (count.bit_length() - 1)
+    """The power of two that a count is nearest to, as a factor.
+
+    Not the one below it: at the end of a batch of 32 there are often 29 left, whose price is that of 32, not of 16.
+    """
+    return 1 << round(log2(count))
