@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lingraft.solver.branching import split
-from lingraft.solver.clip import GRID, Forms
+from lingraft.solver.clip import GRID, Forms, clip_by_own_forms
 from lingraft.solver.dual import Dual, root_domains
 
 SEEDS = st.integers(0, 10**6)
@@ -42,6 +42,50 @@ def test_points_with_a_margin_that_is_not_positive_stay(
         here = z[:, keep & (margins <= 0)]
         assert bool((here >= children.lower[:, side, None].double() - 1e-9).all())
         assert bool((here <= children.upper[:, side, None].double() + 1e-9).all())
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.sampled_from(["tanh", "sigmoid"]), st.floats(0.01, 0.9), st.booleans())
+def test_own_forms_keep_points_with_a_margin_that_is_not_positive(
+    seed: int, kind: str, share: float, single: bool
+) -> None:
+    """In the region and in both halves of each of two splits, whose taps have narrower intervals than the region."""
+    *_, collapsed, z, margins = nets.partly_negative(seed, kind, share)
+    dtype = torch.float32 if single else torch.float64
+    dual, exact = Dual(collapsed, dtype), Dual(collapsed, torch.float64)
+    domains, inside = root_domains(collapsed, dtype), (margins <= 0)[None]
+    for depth in range(3):
+        taps = torch.arange(collapsed.count)
+        clip_by_own_forms(exact, domains, exact.bounded(domains.exactly()), taps)
+        for column, keep in enumerate(inside):
+            here = z[:, keep]
+            assert bool((here >= domains.lower[:, column, None].double() - 1e-9).all())
+            assert bool((here <= domains.upper[:, column, None].double() + 1e-9).all())
+        if depth == 2 or not bool(dual.splittable(domains).any(0).all()):
+            return
+        tap = dual.splittable(domains).to(dtype).argmax(0)
+        children = split(dual, domains, tap)
+        edge = children.lower[tap, torch.arange(len(tap))].double()[:, None]
+        inside = torch.cat([inside & (z[tap] >= edge), inside & (z[tap] <= edge)])
+        domains = children
+
+
+def test_own_forms_know_of_splits() -> None:
+    """Where the first site is split, bounds of the second shrink that forms of the whole region leave as they are."""
+    shrunk = 0
+    for seed in range(6):
+        *_, collapsed, _, _ = nets.partly_negative(seed, "tanh", 0.1)
+        dual, exact = Dual(collapsed, torch.float64), Dual(collapsed, torch.float64)
+        domains = root_domains(collapsed, torch.float64)
+        forms, behind = Forms(collapsed, exact, domains.exactly()), slice(dual.taps[1][0], None)
+        for tap in range(min(3, dual.taps[0][1])):
+            domains = split(dual, domains, torch.full((len(domains),), tap))
+        forms.clip(domains, exact.bounded(domains.exactly()))
+        width = (domains.upper - domains.lower)[behind].sum()
+        row = exact.bounded(domains.exactly())
+        clip_by_own_forms(exact, domains, row, torch.arange(collapsed.count)[behind])
+        shrunk += int((domains.upper - domains.lower)[behind].clamp(min=0).sum() < 0.9 * width)
+    assert shrunk >= 4
 
 
 @pytest.mark.parametrize("seed", range(8))

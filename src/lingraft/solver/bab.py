@@ -11,11 +11,11 @@ from torch import Tensor
 from lingraft.solver.ascent import RATE, improve
 from lingraft.solver.branching import scores, split, taps_to_split
 from lingraft.solver.budget import Budget, Exhausted
-from lingraft.solver.clip import Forms
+from lingraft.solver.clip import OWN_FORMS, Forms, clip_by_own_forms
 from lingraft.solver.clock import worked
 from lingraft.solver.collapse import Collapsed
 from lingraft.solver.columns import columns_of
-from lingraft.solver.dual import Domains, Dual, Evaluation
+from lingraft.solver.dual import Domains, Dual, Evaluation, Row
 from lingraft.solver.facets import Above, fit, fit_pooled, in_full
 from lingraft.solver.largest import LAST
 from lingraft.solver.leaf import solve_leaf
@@ -307,9 +307,19 @@ class Search:
                 self.proof.forms.append(UsedForms(len(self.proof.rounds), whole(exactly.alpha[:, 0]), group))
         row = self.exact.bounded(domains.exactly())
         self.forms.clip(domains, row)
+        if self.dual.smooth and len(self.dual.taps) > 1:  # of which there are no proofs
+            self._clip_by_own_forms(domains, row)
         if self.proof is not None:
             bounded = vars(self.proof.bounded(self.exact.told(domains, row.q)))
             self.proof.clips.append(Clip(**bounded, forms=len(self.proof.forms) - 1))
+
+    def _clip_by_own_forms(self, domains: Domains, row: Row) -> None:
+        """The same again for the taps behind the first site that cost the bounds of all domains most."""
+        cost = scores(self.dual, domains, self.dual.evaluate(domains)).clamp(min=0).nan_to_num().sum(1)
+        cost[: self.dual.taps[1][0]] = 0  # functions of the image, whatever the lines are
+        top = cost.topk(min(OWN_FORMS, len(cost)))
+        for taps in top.indices[top.values > 0].split(max(1, self.widest // len(domains))):
+            clip_by_own_forms(self.exact, domains, row, taps)
 
     def _unproven(self, bounds: Tensor, domains: Domains) -> tuple[Tensor, Domains]:
         """What is not proven: neither by bounds recomputed in float64, nor by having no point left."""

@@ -9,9 +9,12 @@ the whole region, a linear function below z and one below −z, its *forms* a·x
 (Clip-and-Verify, Zhou et al. 2025, solves the same problem by sorting.) A few values of γ are tried. The norms are
 summed in float32, and the bounds widened by more than that can round away. Where p is about 0, γ has no limit, and a c
 just above 0 would leave nothing: so that no rounding does, only points with a margin above `MARGIN` are left out.
+
+The lines of a smooth tap come closer whenever its interval is split, which forms of the whole region do not know. So
+there a few taps get forms of each domain's own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,6 +30,9 @@ GRID = (0.5, 2.0, 6.0)
 #: Terms of the norms that are in memory at once: they stay in the cache, where summing them is several times as fast
 #: as by `torch.cdist`.
 TERMS = 1 << 18
+
+#: Taps behind the first site that get forms of each domain's own, in smooth networks.
+OWN_FORMS = 32
 
 #: Half the distance of 1 to the next float32: the relative error of one operation.
 ROUNDING = 2.0**-24
@@ -123,3 +129,33 @@ class Forms:
         low, high = outward(below, -above, domains.lower.dtype)
         domains.lower[group.taps] = torch.maximum(domains.lower[group.taps], low)
         domains.upper[group.taps] = torch.minimum(domains.upper[group.taps], high)
+
+
+def clip_by_own_forms(exact: Dual, domains: Domains, margin: Row, taps: Tensor) -> None:
+    """Tighten the bounds of some taps (K,) in place, by forms with the lines that their domains have by now.
+
+    `margin` is below the margins, as for `Forms.clip`. Smooth taps have the lines that are closest in the middle: those
+    that the margin chose are as good for one side of another row as they are bad for the other.
+    """
+    exact.budget.check_time()
+    count, double = len(domains), domains.exactly()
+    alpha = torch.where(exact.relu, double.alpha, 0.5)
+    lines = exact.lines(replace(double, alpha=alpha, share=torch.zeros_like(double.share)))
+    rows = exact.tap_rows(taps)
+    ways = [Row(*((sign * t).repeat_interleave(count, -1) for t in rows)) for sign in (1.0, -1.0)]
+    found = []
+    for way in ways:
+        row = exact.backward(way, Relaxed(*(line.repeat(1, len(taps)) for line in lines)), None)
+        p, c = row.p.view(-1, len(taps), count), row.c.view(len(taps), count)
+        size, reach = p.abs().sum(0), margin.p.abs().sum(0).clamp(min=1e-30)
+        b, level = c + size, (margin.c - MARGIN) / reach + 1
+        best = c
+        for g in GRID:
+            norm = torch.addcmul(p, margin.p[:, None] / reach, g * size).abs_().sum(0)
+            best = torch.fmax(best, b + g * size * level - norm)
+        slack = (len(p) + 8) * torch.finfo(p.dtype).eps * (1 + GRID[-1]) * size
+        found.append(best - slack - exact.loss[taps])
+    below, above = (torch.where(torch.isfinite(best), best, -torch.inf) for best in found)
+    low, high = outward(below, -above, domains.lower.dtype)
+    domains.lower[taps] = torch.maximum(domains.lower[taps], low)
+    domains.upper[taps] = torch.minimum(domains.upper[taps], high)
