@@ -222,6 +222,7 @@ def _counterexamples_stay() -> None:
             for _ in range(2):
                 tighten.tighten(exact, exact, domain, taps, 6, starts)
             clip.Forms(collapsed, exact, domain.exactly()).clip(domain, exact.bounded(domain.exactly()))
+            clip.clip_by_own_forms(exact, domain, exact.bounded(domain.exactly()), taps)
             here = z[:, negative[:, i]]
             assert bool((here >= domain.lower - ROUNDING).all())
             assert bool((here <= domain.upper + ROUNDING).all())
@@ -768,6 +769,24 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @_mutation("clipping: norms")
 def _(patch: pytest.MonkeyPatch) -> None:
     _wrap(patch, clip.Forms, "_norms", lambda f, *a: 0.5 * f(*a))
+
+
+@_mutation("clipping by own forms: sign of the margin's row")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, exact: Any, domains: Any, row: Row, taps: Tensor) -> None:
+        f(exact, domains, row._replace(p=-row.p), taps)
+
+    _wrap(patch, clip, "clip_by_own_forms", wrong)
+
+
+@_mutation("clipping by own forms: lines of other domains")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(f: Any, exact: Any, domains: Any, row: Row, taps: Tensor) -> None:
+        narrow = replace(domains, lower=domains.lower / 2, upper=domains.upper / 2)
+        f(exact, narrow, row, taps)
+        domains.lower.copy_(torch.maximum(domains.lower, narrow.lower))
+
+    _wrap(patch, clip, "clip_by_own_forms", wrong)
 
 
 @_mutation("attacks: sign of the margins")
