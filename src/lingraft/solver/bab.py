@@ -319,7 +319,8 @@ class Search:
         cost[: self.dual.taps[1][0]] = 0  # functions of the image, whatever the lines are
         top = cost.topk(min(OWN_FORMS, len(cost)))
         for taps in top.indices[top.values > 0].split(max(1, self.widest // len(domains))):
-            clip_by_own_forms(self.exact, domains, row, taps)
+            if len(taps):  # of nothing there is one part, with nothing in it
+                clip_by_own_forms(self.exact, domains, row, taps)
 
     def _unproven(self, bounds: Tensor, domains: Domains) -> tuple[Tensor, Domains]:
         """What is not proven: neither by bounds recomputed in float64, nor by having no point left."""
