@@ -17,6 +17,7 @@ import lingraft
 from lingraft import LingraftError
 from lingraft.formats import onnx_translators
 from lingraft.formats.onnx_import import load_onnx
+from lingraft.formats.runtime import IMPORT_TOLERANCE, Session, disagreement
 
 
 def test_constant_subgraphs_are_folded(make_onnx):
@@ -321,3 +322,17 @@ def test_what_rounding_explains_is_no_difference(tmp_path: Path, seed: int) -> N
     lingraft.export_onnx(model, tmp_path / "net.onnx", input_shape=(3,))
     images = torch.rand(5, 3)
     assert torch.allclose(load_onnx(tmp_path / "net.onnx")(images), model(images), atol=1e-3)
+
+
+def test_a_module_that_knows_float32_only_is_compared_as_it_is(tmp_path: Path) -> None:
+    """Its rounding cannot be told in float64, which is no reason to fail, and explains nothing."""
+
+    class Own(nn.Module):
+        table = torch.eye(3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.table
+
+    lingraft.export_onnx(nn.Sequential(nn.Linear(3, 3)), tmp_path / "net.onnx", input_shape=(3,))
+    session = Session((tmp_path / "net.onnx").read_bytes())
+    assert disagreement(session, Own(), torch.rand(4, 3), 1) > IMPORT_TOLERANCE
